@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.remote.attempts.causes import COMMANDS, MEANINGS
+from bootstrap.host.attempts.causes import COMMANDS, MEANINGS
 
 from .marked import table
 

@@ -18,8 +18,8 @@ from standins.runs.run_documents import run_document
 import fabfile
 from bootstrap.cli import generate
 from bootstrap.data import through_bucket
-from bootstrap.remote.rank import rank_sagemaker
-from bootstrap.remote.rank.rank_data import RankPlace
+from bootstrap.host.rank import rank_sagemaker
+from bootstrap.host.rank.rank_data import RankPlace
 from pages import __main__ as pages_main
 from pages import tasks as tasks_page
 from pages.marked import anchors, filled, marked
@@ -42,7 +42,7 @@ from training.models import MODELS
 from training.tasks import TASKS
 
 BOOTSTRAP = ROOT / "bootstrap"
-REMOTE = BOOTSTRAP / "remote"
+HOST_PROGRAMS = BOOTSTRAP / "host"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 PROSE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
@@ -215,7 +215,7 @@ def variables() -> set[str]:
     """The variables that a rank's environment gets from us."""
     names = set(re.findall(r"export (\w+)=", (ROOT / "bootstrap" / "runs/start.py").read_text()))
     names |= set(re.findall(r"env ([A-Z_]+)=", (ROOT / "bootstrap" / "runs/launch.py").read_text()))
-    rank = (REMOTE / "rank/rank.py").read_text()
+    rank = (HOST_PROGRAMS / "rank/rank.py").read_text()
     names |= set(re.findall(r"^        ([A-Z_]+)=", rank, re.MULTILINE))
     names |= set(re.findall(r"os\.environ\[\"([A-Z_]+)\"\]", rank))
     return names | set(re.findall(r"os\.environ\.setdefault\(\"([A-Z_]+)\"", rank))

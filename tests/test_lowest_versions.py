@@ -20,7 +20,7 @@ LOCK = ROOT / "locks/lowest.txt"
 TRIED = (
     "tests/bootstrap/ssh/test_connect.py",
     "tests/bootstrap/ssh/test_trust.py",
-    "tests/bootstrap/remote/buckets/test_repeats.py",
+    "tests/bootstrap/host/buckets/test_repeats.py",
     "tests/bootstrap/inventory/test_pulumi_stack.py",
     "tests/training/data/test_store.py",
 )

@@ -56,57 +56,57 @@ SDKS = {
     "bootstrap/clouds/aws/client.py": {"botocore"},
     "bootstrap/clouds/gcp/client.py": {"google"},
     "bootstrap/serving/calls/samples.py": {"PIL", "numpy"},
-    "bootstrap/remote/buckets/s3.py": {"boto3", "botocore"},
-    "bootstrap/remote/buckets/gcs.py": {"google", "requests", "urllib3"},
-    "bootstrap/remote/serve/tensorboard.py": {"absl", "tensorboard"},
-    "bootstrap/remote/keras_patches/multiworker.py": {"tensorflow"},
-    "bootstrap/remote/keras_patches/parameter_server.py": {"keras", "tensorflow"},
-    "bootstrap/remote/keras_patches/horovod/callbacks.py": {"keras", "tensorflow"},
-    "bootstrap/remote/keras_patches/horovod/keras_2.py": {"keras"},
-    "bootstrap/remote/keras_patches/horovod/layers.py": {"keras", "tensorflow"},
-    "bootstrap/remote/keras_patches/horovod/optimizer.py": {
+    "bootstrap/host/buckets/s3.py": {"boto3", "botocore"},
+    "bootstrap/host/buckets/gcs.py": {"google", "requests", "urllib3"},
+    "bootstrap/host/serve/tensorboard.py": {"absl", "tensorboard"},
+    "bootstrap/host/keras_patches/multiworker.py": {"tensorflow"},
+    "bootstrap/host/keras_patches/parameter_server.py": {"keras", "tensorflow"},
+    "bootstrap/host/keras_patches/horovod/callbacks.py": {"keras", "tensorflow"},
+    "bootstrap/host/keras_patches/horovod/keras_2.py": {"keras"},
+    "bootstrap/host/keras_patches/horovod/layers.py": {"keras", "tensorflow"},
+    "bootstrap/host/keras_patches/horovod/optimizer.py": {
         "h5py",
         "horovod",
         "keras",
         "tensorflow",
     },
-    "bootstrap/remote/keras_patches/horovod/rows.py": {"horovod", "tensorflow"},
-    "bootstrap/remote/keras_patches/horovod/variables.py": {"keras", "tensorflow"},
-    "bootstrap/remote/probes/try_wheel.py": {"horovod", "tensorflow"},
-    "bootstrap/remote/probes/gpu_probe.py": {"horovod", "keras", "tensorflow"},
-    "bootstrap/remote/probes/health_host.py": {"tensorflow"},
-    "bootstrap/remote/probes/health_links.py": {"horovod", "tensorflow"},
+    "bootstrap/host/keras_patches/horovod/rows.py": {"horovod", "tensorflow"},
+    "bootstrap/host/keras_patches/horovod/variables.py": {"keras", "tensorflow"},
+    "bootstrap/host/probes/try_wheel.py": {"horovod", "tensorflow"},
+    "bootstrap/host/probes/gpu_probe.py": {"horovod", "keras", "tensorflow"},
+    "bootstrap/host/probes/health_host.py": {"tensorflow"},
+    "bootstrap/host/probes/health_links.py": {"horovod", "tensorflow"},
 }
 NOWHERE = {"tests", "benchmarks", "fabfile"}  # in no room
 # Shipped modules that do nothing when they are imported: this side may use them too.
 PURE = {
-    "bootstrap.remote.attempts.causes",
-    "bootstrap.remote.attempts.keras_errors",
-    "bootstrap.remote.attempts.keras_names",
-    "bootstrap.remote.attempts.time_left",
-    "bootstrap.remote.buckets.gcs",
-    "bootstrap.remote.buckets.objects",
-    "bootstrap.remote.buckets.repeats",
-    "bootstrap.remote.buckets.s3",
-    "bootstrap.remote.evaluation.thresholds",
-    "bootstrap.remote.locks",
-    "bootstrap.remote.programs",
-    "bootstrap.remote.regular_files",
-    "bootstrap.remote.rank.groups",
-    "bootstrap.remote.run.checkpoint_files",
-    "bootstrap.remote.run.controller",
-    "bootstrap.remote.run.end_processes",
-    "bootstrap.remote.run.json_file",
-    "bootstrap.remote.run.manifest",
-    "bootstrap.remote.run.mpirun_output",
-    "bootstrap.remote.run.stop_policy",
-    "bootstrap.remote.serve.local_requests",
-    "bootstrap.remote.serve.machine_use",
+    "bootstrap.host.attempts.causes",
+    "bootstrap.host.attempts.keras_errors",
+    "bootstrap.host.attempts.keras_names",
+    "bootstrap.host.attempts.time_left",
+    "bootstrap.host.buckets.gcs",
+    "bootstrap.host.buckets.objects",
+    "bootstrap.host.buckets.repeats",
+    "bootstrap.host.buckets.s3",
+    "bootstrap.host.evaluation.thresholds",
+    "bootstrap.host.locks",
+    "bootstrap.host.programs",
+    "bootstrap.host.regular_files",
+    "bootstrap.host.rank.groups",
+    "bootstrap.host.run.checkpoint_files",
+    "bootstrap.host.run.controller",
+    "bootstrap.host.run.end_processes",
+    "bootstrap.host.run.json_file",
+    "bootstrap.host.run.manifest",
+    "bootstrap.host.run.mpirun_output",
+    "bootstrap.host.run.stop_policy",
+    "bootstrap.host.serve.local_requests",
+    "bootstrap.host.serve.machine_use",
 }
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 OURS = [path for path in FILES if path.is_relative_to(ROOT / "bootstrap")]
 OUR_PATHS = frozenset(OURS)
-SHIPPED = [path for path in OURS if path.is_relative_to(ROOT / "bootstrap/remote")]
+SHIPPED = [path for path in OURS if path.is_relative_to(ROOT / "bootstrap/host")]
 HERE = [path for path in OURS if path not in SHIPPED]
 DOCUMENTS = sorted((ROOT / "railhead/documents").rglob("*.py"))
 MONEY = sorted((ROOT / "railhead/money").rglob("*.py"))
@@ -305,13 +305,13 @@ def is_wrong(path: Path, name: str) -> bool:
     that does something when it is imported."""
     folder = folder_of(path)
     other = name.split(".")[1] if name.startswith("bootstrap.") else folder
-    if other == "remote":
+    if other == "host":
         return not name.startswith(tuple(PURE)) and module_file(name) is not None
     return other != folder and LEVEL[other] >= LEVEL[folder]
 
 
 def test_every_folder_has_a_place_in_the_order() -> None:
-    there = {folder_of(path) for path in OURS} - {"__init__", "remote"}
+    there = {folder_of(path) for path in OURS} - {"__init__", "host"}
     assert there == set(LEVEL)
 
 
@@ -326,7 +326,7 @@ def test_the_docstring_of_bootstrap_names_the_folders_in_their_order() -> None:
 def test_a_folder_reports_what_it_is_for(folder: Path) -> None:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
     assert text and len(text.splitlines()) <= 28
-    if folder not in (ROOT / "bootstrap", ROOT / "bootstrap/remote"):
+    if folder not in (ROOT / "bootstrap", ROOT / "bootstrap/host"):
         body = ast.parse((folder / "__init__.py").read_text()).body
         assert len(body) == 1, "__init__ has a docstring and nothing else"
 
@@ -360,7 +360,7 @@ def test_imports_make_no_cycle_and_no_long_chain() -> None:
 
 def test_what_is_shipped_to_hosts_needs_the_standard_library_alone() -> None:
     names = [(name_of(path), name) for path in SHIPPED for name in imported(path)]
-    ours = ("bootstrap.remote", "railhead.documents")
+    ours = ("bootstrap.host", "railhead.documents")
     others = [(path, name) for path, name in names if not name.startswith(ours)]
     allowed = {path: {*sys.stdlib_module_names, *SDKS.get(path, ())} for path, _ in names}
     assert [pair for pair in others if pair[1].split(".")[0] not in allowed[pair[0]]] == []

@@ -34,7 +34,7 @@ REGISTRIES = re.compile(
     re.IGNORECASE,
 )
 # Where nvcc comes from on a system that does not have Debian's archive among its own.
-HAS_ARCHIVE = ("bootstrap/plan/downloads.py", "bootstrap/remote/scripts/cuda.sh")
+HAS_ARCHIVE = ("bootstrap/plan/downloads.py", "bootstrap/host/scripts/cuda.sh")
 # A machine is a host here. The other word is mpirun's, whose messages we read by patterns like
 # r"on node \S+", or means a tree's.
 NOT_HOST = re.compile(

@@ -15,10 +15,10 @@ HEAD = (
 STRATEGIES = "tests/training/strategies/test_strategies.py"
 BY_NAME = "tests/e2e/training/test_strategies_by_name.py::test_a_strategy_trains_with_tensorflow"
 NEWEST = "tests/e2e/training/test_runtimes.py::test_the_newest_tensorflow_trains_with_each_launcher"
-PATCHES = "tests/bootstrap/remote/keras_patches"
+PATCHES = "tests/bootstrap/host/keras_patches"
 FIT = f"{PATCHES}/test_trainings.py::test_several_processes_train_the_model_of_one"
 HOROVOD = f"{PATCHES}/test_horovod.py::test_horovod_works_with_keras_3"
-KERAS_2 = "tests/bootstrap/remote/rank/test_rank.py"
+KERAS_2 = "tests/bootstrap/host/rank/test_rank.py"
 
 
 @dataclass(frozen=True)

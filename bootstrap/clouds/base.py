@@ -17,8 +17,8 @@ from railhead.documents.lazy import dataclass
 from ..console.output import Reporter, print_lines
 from ..console.wait import Clock, wait_until
 from ..errors import Command, Hint, NoCapacity, RailheadError, UsageError
+from ..host.buckets.repeats import outlasting
 from ..inventory.hosts import Inventory
-from ..remote.buckets.repeats import outlasting
 
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
 STOPPED = ("stopped", "gone")  # the instance does not run and is not billed by the hour

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from railhead.documents.lazy import dataclass
 
-from ..remote.buckets.objects import Objects
+from ..host.buckets.objects import Objects
 from .base import Refused
 
 GB = 1 << 30  # bytes: the unit that both clouds bill

@@ -26,9 +26,9 @@ from ..console.output import ByteReporter
 from ..console.text import size
 from ..console.threads import in_threads
 from ..errors import RailheadError, UsageError
+from ..host.regular_files import size_and_sha256
 from ..inventory import local_state
 from ..inventory.files import atomic_write
-from ..remote.regular_files import size_and_sha256
 from ..ssh.bundle_files import check_name
 
 MANIFEST = "manifest.json"  # of shards

@@ -14,7 +14,7 @@ from ..console.live import board_of
 from ..console.progress import Transfer
 from ..console.threads import in_threads
 from ..errors import RailheadError
-from ..remote.buckets.objects import ChangedFile
+from ..host.buckets.objects import ChangedFile
 from .folders import DataFile, LocalData
 
 UPLOADS = 8  # at the same time

@@ -18,9 +18,9 @@ from ..console import log
 from ..console.output import note_output, print_lines, print_result
 from ..data.inputs import DataInput
 from ..errors import RailheadError, UsageError
+from ..host.evaluation.thresholds import judged
 from ..inventory.files import atomic_write
 from ..provision.local_environment import runtime_here, variables_here
-from ..remote.evaluation.thresholds import judged
 from ..runs.earlier_run import EarlierRun, setting_texts
 from ..runs.launch import new_run_id
 from ..runs.request import RunRequest

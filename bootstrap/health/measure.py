@@ -23,7 +23,7 @@ from ..console.text import clean
 from ..errors import Command, HostsNotReady, RailheadError
 from ..facts import xid
 from ..facts.host import HostFacts
-from ..inventory.host_programs import REMOTE
+from ..inventory.host_programs import HOST_PROGRAMS
 from ..lifecycle import reach
 from ..plan.cluster import SurveyedCluster
 from ..plan.decide import not_let_in
@@ -50,8 +50,8 @@ from .checks import (
     TensorFlowReadings,
 )
 
-PROBE, COUNT = REMOTE / "probes/health_host.py", REMOTE / "probes/count_gpus.py"
-LINKS = REMOTE / "probes/health_links.py"
+PROBE, COUNT = HOST_PROGRAMS / "probes/health_host.py", HOST_PROGRAMS / "probes/count_gpus.py"
+LINKS = HOST_PROGRAMS / "probes/health_links.py"
 CLOCK_READINGS = 3  # of the clock; the reading with the fastest reply counts
 BENCH_SECONDS = 180.0
 LINK_SECONDS = 180  # the bound also holds if this computer has disconnected

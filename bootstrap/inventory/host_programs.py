@@ -1,4 +1,4 @@
-"""What hosts run, as an archive from which Python imports: `remote` and `railhead.documents`.
+"""What hosts run, as an archive from which Python imports: `host` and `railhead.documents`.
 
 It has the source of each module, and the bytecode of this computer's Python: a host whose Python
 has another version compiles the source.
@@ -19,11 +19,11 @@ from pathlib import Path
 
 import railhead.documents
 
-from ..remote.programs import NAME
+from ..host.programs import NAME
 from .caches import cache as cache_folder
 from .files import atomic_write
 
-REMOTE = Path(__file__).parents[1] / "remote"
+HOST_PROGRAMS = Path(__file__).parents[1] / "host"
 DOCUMENTS = Path(railhead.documents.__file__).parent
 # Before the code in a .pyc: its Python, and that nothing is compared with the source.
 HEADER = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
@@ -61,11 +61,11 @@ def head(packed: bytes) -> str:
 def sources() -> dict[str, bytes]:
     """The modules by their path in the archive."""
     modules = {"railhead/__init__.py": b""}  # ours loads the Python interface
-    for top, folder in (("remote", REMOTE), ("railhead/documents", DOCUMENTS)):
+    for top, folder in (("host", HOST_PROGRAMS), ("railhead/documents", DOCUMENTS)):
         for path in folder.rglob("*.py"):
             if path.parent != DOCUMENTS / "options":  # of commands: typed here, never there
                 modules[f"{top}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
-    modules["__main__.py"] = modules.pop("remote/__main__.py")
+    modules["__main__.py"] = modules.pop("host/__main__.py")
     return modules
 
 

@@ -22,8 +22,8 @@ from . import open_mpi
 
 REPO = Path(__file__).resolve().parents[2]
 LOCKS = REPO / "locks"
-SCRIPTS = Path(__file__).parents[1] / "remote/scripts"
-PROBES = Path(__file__).parents[1] / "remote/probes"
+SCRIPTS = Path(__file__).parents[1] / "host/scripts"
+PROBES = Path(__file__).parents[1] / "host/probes"
 # A sum over two ranks on one host, also on one core: python, try_wheel.py and parts follow.
 TRY_WHEEL = ("mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none")
 TRY_VARIABLES = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

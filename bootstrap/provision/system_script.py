@@ -22,7 +22,7 @@ from ..plan.system_changes import Changes
 from ..ssh.as_root import as_root
 from ..ssh.session import Session
 
-SCRIPT = Path(__file__).parents[1] / "remote/scripts/system_changes.sh"
+SCRIPT = Path(__file__).parents[1] / "host/scripts/system_changes.sh"
 SILENCE = 60  # seconds; the script prints @alive every five seconds
 
 # Extended regular expressions for messages of apt and dpkg; grep and Python match them alike.

@@ -23,12 +23,12 @@ from ..clouds import bucket
 from ..clouds.bucket import WHEELS, Bucket
 from ..errors import RailheadError
 from ..facts.host import HostFacts
+from ..host.buckets.repeats import outlasting
 from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Inventory
 from ..plan.cluster import HERE, CachedWheel, SurveyedCluster
 from ..plan.runtimes import Environment
-from ..remote.buckets.repeats import outlasting
 from ..untrusted.decode import json_object
 from ..untrusted.unpack import Hostile
 

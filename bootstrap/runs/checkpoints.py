@@ -16,9 +16,9 @@ from ..clouds.bucket import Bucket
 from ..console.output import Reporter
 from ..console.text import clean, count, size
 from ..errors import RailheadError, UsageError
+from ..host.run import checkpoint_files
+from ..host.run.checkpoint_files import FOLDER, MANIFEST
 from ..inventory.files import refuse_too_much
-from ..remote.run import checkpoint_files
-from ..remote.run.checkpoint_files import FOLDER, MANIFEST
 from ..ssh.session import Session
 from ..untrusted import unpack
 from ..untrusted.decode import parsed

@@ -14,9 +14,9 @@ from railhead.documents.agent.files import TextFile
 from railhead.documents.runs.run import RunDocument
 
 from ..errors import Command, Hint, HostsNotReady, RailheadError, UsageError
+from ..host.programs import REPLACING, SUPERVISOR, WHOLE
 from ..plan import hostfile
 from ..plan.hostfile import Link, Peer
-from ..remote.programs import REPLACING, SUPERVISOR, WHOLE
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.session import Session
 from ..untrusted.run_files import read_run_document

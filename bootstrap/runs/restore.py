@@ -15,10 +15,10 @@ from ..data import folders
 from ..data.folders import LocalData
 from ..data.send import find_missing, host_folder_of, send_missing
 from ..errors import HostsFailed, RailheadError
+from ..host.programs import NAME
+from ..host.run import checkpoint_files
+from ..host.run.checkpoint_files import FOLDER
 from ..plan import hostfile
-from ..remote.programs import NAME
-from ..remote.run import checkpoint_files
-from ..remote.run.checkpoint_files import FOLDER
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import everywhere
 from ..ssh.session import Session

@@ -12,9 +12,9 @@ from railhead.documents.runs.result import LINE
 from railhead.documents.runs.state import RunState
 
 from ..console.text import clean
+from ..host.programs import SUPERVISOR
 from ..inventory import local_state
 from ..inventory.hosts import Inventory, check_name
-from ..remote.programs import SUPERVISOR
 from ..ssh.session import Session
 from ..untrusted import run_files
 from ..untrusted.decode import parsed

@@ -24,12 +24,12 @@ from railhead.documents.runs.run_record import RunRecord
 
 from ..console import log
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
+from ..host.programs import BUNDLE, NAME, SUPERVISOR, WHOLE
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..plan import hostfile, open_mpi
 from ..plan.cluster import SurveyedCluster
 from ..plan.runtimes import REPO
-from ..remote.programs import BUNDLE, NAME, SUPERVISOR, WHOLE
 from ..ssh import connect
 from ..ssh.bundle import pack_training
 from ..ssh.cluster import ConnectedCluster

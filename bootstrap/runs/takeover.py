@@ -22,10 +22,10 @@ from ..console.output import print_lines
 from ..console.wait import wait_until
 from ..errors import HostsNotReady
 from ..facts.host import HostFacts
+from ..host.programs import NAME, STANDBY, TAKEOVER, WHOLE
+from ..host.run.manifest import BEFORE
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
-from ..remote.programs import NAME, STANDBY, TAKEOVER, WHOLE
-from ..remote.run.manifest import BEFORE
 from ..ssh import connect
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import attempts, open_sessions, start_agent

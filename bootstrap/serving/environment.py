@@ -15,11 +15,11 @@ from railhead.documents.agent.runs import PlacePrograms
 from railhead.documents.lazy import dataclass
 
 from ..errors import Command, RailheadError, UsageError
+from ..host.programs import NAME
 from ..inventory import local_state
 from ..inventory.host_programs import archive, name_of
 from ..plan.runtimes import LOCKS, REPO, choose_runtime
 from ..provision import uv, wheels
-from ..remote.programs import NAME
 from ..ssh.bundle import Bundle, pack_folder, pack_training
 from .place import EndpointPlace
 

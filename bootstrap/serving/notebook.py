@@ -13,9 +13,9 @@ from railhead.documents.lazy import dataclass
 
 from ..console.output import Reporter, printable
 from ..errors import Command, RailheadError
+from ..host import programs
 from ..plan.runtimes import LOCKS
 from ..provision import uv, wheels
-from ..remote import programs
 from ..ssh.session import Session
 from ..untrusted.unpack import Hostile
 from .deploy import document_of, lay_out, start_supervisor

@@ -9,8 +9,8 @@ from railhead.documents.endpoint import ALIVE, Deployed, EndpointDocument, Endpo
 
 from ..console.text import clean, count, duration
 from ..console.wait import wait_until
-from ..remote.programs import ENDPOINT
-from ..remote.serve.machine_use import FRESH
+from ..host.programs import ENDPOINT
+from ..host.serve.machine_use import FRESH
 from ..ssh.session import Session
 from ..untrusted.decode import parsed
 from ..untrusted.unpack import Hostile

@@ -1,6 +1,6 @@
 """One connection to one host and the one exec channel in it: sh first, then the agent.
 
-Facts need no Python on the host. The agent (remote/agent) does everything else: the
+Facts need no Python on the host. The agent (host/agent) does everything else: the
 archive with it is sent over the same channel, and its start writes nothing to the host's disk.
 """
 
@@ -50,10 +50,10 @@ from ..console import log
 from ..console.output import Reporter, TransferReporter
 from ..errors import Command, RailheadError
 from ..facts.host import HostFacts, parse, script
+from ..host.regular_files import size_and_sha256
+from ..host.run.controller import AGENT
 from ..inventory.host_programs import archive, head
 from ..inventory.hosts import Host
-from ..remote.regular_files import size_and_sha256
-from ..remote.run.controller import AGENT
 from ..untrusted import decode, unpack
 from .bounded_channel import BoundedChannel
 from .bundle import Bundle, tar
@@ -80,7 +80,7 @@ LOOP = (
 )
 LOGIN = "exec /bin/sh -c " + shlex.quote(LOOP)  # the command for whatever shell the account has
 # Python takes modules from archives, and this one is a file in memory. A host that an agent has
-# prepared keeps it (remote/agent/kept_programs.py), so that it is sent to each host once.
+# prepared keeps it (host/agent/kept_programs.py), so that it is sent to each host once.
 START_AGENT = f"""
 import os, sys, zlib
 name, checksum, size = sys.stdin.buffer.readline().decode().split()
@@ -98,7 +98,7 @@ archive = os.memfd_create({AGENT.decode()})
 with open(archive, "wb", closefd=False) as file:
     file.write(packed)
 sys.path.insert(0, f"/proc/self/fd/{{archive}}")
-from remote.agent import agent
+from host.agent import agent
 agent.main(kept if sent else "")
 """
 
@@ -267,7 +267,7 @@ class Session:
         return self.call(Remove(paths)).left
 
     def is_running(self, pid: int, folder: str, program: str) -> bool:
-        """Whether a process is this program (remote/programs.py) of a run or an endpoint."""
+        """Whether a process is this program (host/programs.py) of a run or an endpoint."""
         return self.call(IsRunning(pid, folder, program)).running
 
     def send_tree(

@@ -13,7 +13,7 @@ from railhead.documents.runs.manifest import FILES, Entry, Manifest, Skipped, ho
 
 from ..console.text import clean, count
 from ..errors import Command, Hint, RailheadError
-from ..remote.run.manifest import TAKEN
+from ..host.run.manifest import TAKEN
 from . import unpack
 from .decode import parsed
 

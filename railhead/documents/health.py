@@ -1,4 +1,4 @@
-"""The output of the probes of `fab health` (bootstrap/remote/probes)."""
+"""The output of the probes of `fab health` (bootstrap/host/probes)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from e2e.local_hosts import (
     with_settings,
 )
 
-from bootstrap.remote.rank.rank_link import LIMIT
+from bootstrap.host.rank.rank_link import LIMIT
 from bootstrap.untrusted.records import records
 
 SEED = int(os.environ.get("RAILHEAD_SURVIVE_SEED", "0"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from . import Mutant
 
-SYSTEM_SCRIPT = "bootstrap/remote/scripts/system_changes.sh"
+SYSTEM_SCRIPT = "bootstrap/host/scripts/system_changes.sh"
 ROTATION = "bootstrap/lifecycle/key_rotation.py"
 DEADLINE = "stacks/deadline.sh"
 WAITS = "tests/e2e/provision/test_system_waits.py"
@@ -83,7 +83,7 @@ MUTANTS = [
     ),
     Mutant(
         what="only the chief powers itself off after a run, the other machines cost on",
-        file="bootstrap/remote/run/stop_machines.py",
+        file="bootstrap/host/run/stop_machines.py",
         old="outcome = pool.map(lambda other: stop_remote_host(*other[1:]), others)",
         new='outcome = ["ok" for _ in others]',
         caught_by=(
@@ -101,11 +101,11 @@ MUTANTS = [
     ),
     Mutant(
         what="a host that the network lost trains on for a quarter of an hour",
-        file="bootstrap/remote/rank/rank_link.py",
+        file="bootstrap/host/rank/rank_link.py",
         old="return self.seconds >= LIMIT",
         new="return False",
         caught_by=(
-            "tests/bootstrap/remote/rank/test_rank_link.py"
+            "tests/bootstrap/host/rank/test_rank_link.py"
             "::test_only_a_link_without_any_answer_is_cut",
         ),
     ),

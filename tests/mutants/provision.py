@@ -70,7 +70,7 @@ MUTANTS = [
     ),
     Mutant(
         what="an installation that was interrupted leaves unattended upgrades off for good",
-        file="bootstrap/remote/scripts/system_changes.sh",
+        file="bootstrap/host/scripts/system_changes.sh",
         old="""  trap '' TERM INT HUP
   timers_on
 """,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from standins.stores.object_stores import S3, Gcs, Version
 
-from bootstrap.remote.run import checkpoint_files, restore_checkpoints, upload
-from bootstrap.remote.run.live_upload import CheckpointUpload
+from bootstrap.host.run import checkpoint_files, restore_checkpoints, upload
+from bootstrap.host.run.live_upload import CheckpointUpload
 from tests.stacks.aws import world as aws
 from tests.stacks.gcp import world as gcp
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
+from bootstrap.host.programs import NAME
 from bootstrap.inventory.host_programs import archive
-from bootstrap.remote.programs import NAME
 
 UNPACKING = Lock()  # threads that came first at the same time would each remove the others' folder
 
@@ -58,7 +58,7 @@ def own(folder: Path) -> Path:
 
 def change(folder: Path, module: str, old: str, new: str) -> None:
     """Replace a text that a module has, such as run/closing.py, in a folder with programs."""
-    path = own(folder) / "remote" / module
+    path = own(folder) / "host" / module
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
@@ -66,7 +66,7 @@ def change(folder: Path, module: str, old: str, new: str) -> None:
 
 def append(folder: Path, module: str, text: str) -> None:
     """Add a text to a module: it comes after all else in it."""
-    with (own(folder) / "remote" / module).open("a") as file:
+    with (own(folder) / "host" / module).open("a") as file:
         file.write(text)
 
 
@@ -78,7 +78,7 @@ def changed_archive(module: str, old: str, new: str) -> bytes:
             if name.endswith(".pyc"):
                 continue
             text = packed.read(name).decode()
-            if name == f"remote/{module}":
+            if name == f"host/{module}":
                 assert old in text
                 text = text.replace(old, new)
             target.writestr(name, text)

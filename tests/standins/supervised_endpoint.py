@@ -15,7 +15,7 @@ from e2e.local_hosts import wait_until
 from standins import programs
 from standins.stores.servers import free_port
 
-from bootstrap.remote.programs import ENDPOINT
+from bootstrap.host.programs import ENDPOINT
 
 
 class SupervisedEndpoint:

@@ -15,8 +15,8 @@ from railhead.installation import ADD_STACKS
 
 from ...console import log
 from ...errors import RailheadError, UsageError
-from ...remote.buckets import s3
-from ...remote.buckets.s3 import Call, boto_client, boto_session
+from ...host.buckets import s3
+from ...host.buckets.s3 import Call, boto_client, boto_session
 from ..base import NoCredentials, Refused
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
-from ...remote.buckets.s3 import S3Objects
+from ...host.buckets.s3 import S3Objects
 from ..base import Refused
 from ..storage import NoBucket, Version
 from .client import checked, connect

@@ -18,7 +18,7 @@ from railhead.installation import ADD_STACKS
 from ...console import log
 from ...console.wait import Clock, wait_until
 from ...errors import RailheadError, UsageError
-from ...remote.buckets.gcs import STORAGE, StorageClient, google_session, send
+from ...host.buckets.gcs import STORAGE, StorageClient, google_session, send
 from ..base import NoCredentials, Refused, through_outages
 
 T = TypeVar("T")

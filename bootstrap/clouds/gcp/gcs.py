@@ -11,7 +11,7 @@ from typing import Any
 from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
-from ...remote.buckets.gcs import GcsObjects
+from ...host.buckets.gcs import GcsObjects
 from ..base import Refused
 from ..storage import NoBucket, Version
 from . import batch

@@ -1,7 +1,7 @@
 """Scripts whose ranks cannot join each other, by their source. Pure: no file is opened.
 
 Only a program that is known as a whole is refused: what other packages do is seen when it runs
-(`remote/rank/groups.py`).
+(`host/rank/groups.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from ...remote.rank.groups import JOIN
+from ...host.rank.groups import JOIN
 from .evidence import Module, Read, imports_of, modules_of
 
 FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "torch", "jax", "flax")

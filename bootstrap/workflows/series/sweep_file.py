@@ -11,8 +11,8 @@ from railhead.documents.codec import Malformed, decode, encode
 from railhead.documents.runs.sweep import SweepDocument
 
 from ...errors import UsageError
+from ...host import locks
 from ...inventory.files import atomic_write
-from ...remote import locks
 from ...report.facts import object_in
 from ...runs.results import require_writable
 

@@ -1,7 +1,7 @@
 """What every operation of a host's agent has: its request, reply, events and bounds.
 
 One request is one JSON line, with the name of the operation as `op`; its reply and its events are
-JSON lines too. The agent (bootstrap/remote/agent) carries them out.
+JSON lines too. The agent (bootstrap/host/agent) carries them out.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def test_the_option_of_hosts_names_them_all() -> None:
 
 def files() -> list[str]:
     paths = (path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
-    return sorted(path for path in paths if not path.startswith("remote/"))
+    return sorted(path for path in paths if not path.startswith("host/"))
 
 
 def wrong_commands(text: str) -> Iterator[str]:

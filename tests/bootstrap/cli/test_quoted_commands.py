@@ -129,7 +129,7 @@ def assignments(around: Function) -> Iterator[tuple[str, ast.expr]]:
 
 def files() -> list[str]:
     paths = (path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
-    return sorted(path for path in paths if not path.startswith("remote/"))
+    return sorted(path for path in paths if not path.startswith("host/"))
 
 
 def test_values_in_commands_are_quoted() -> None:

@@ -27,9 +27,9 @@ from bootstrap.clouds.gcp.machines import list_machines  # noqa: E402
 from bootstrap.clouds.machines import Place  # noqa: E402
 from bootstrap.console.wait import Clock  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
+from bootstrap.host.buckets import repeats  # noqa: E402
 from bootstrap.inventory.document import from_document  # noqa: E402
 from bootstrap.inventory.hosts import Inventory  # noqa: E402
-from bootstrap.remote.buckets import repeats  # noqa: E402
 
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-gcp.json").read_text()))
 PATH = GOLDEN.chief.id or ""

@@ -13,7 +13,7 @@ import pytest
 from bootstrap.console import log
 from bootstrap.plan.runtimes import REPO
 
-ON_HOSTS = ("bootstrap/remote", "training")
+ON_HOSTS = ("bootstrap/host", "training")
 STARTS = {
     "subprocess": {"run", "Popen", "call", "check_call", "check_output", "getoutput"},
     "os": {"system", "popen", "fork", "posix_spawn", "startfile"},

@@ -19,8 +19,8 @@ from bootstrap.clouds.storage import Store
 from bootstrap.data.folders import hashed, listed
 from bootstrap.data.upload import upload
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.remote.buckets import s3 as s3_module
-from bootstrap.remote.buckets.objects import ChangedFile
+from bootstrap.host.buckets import s3 as s3_module
+from bootstrap.host.buckets.objects import ChangedFile
 from bootstrap.workflows import data as workflow
 
 

@@ -15,7 +15,7 @@ from bootstrap.clouds.aws import rights as aws
 from bootstrap.clouds.gcp import rights as gcp
 from bootstrap.clouds.request import StackRequest
 
-AWS_CODE = [*(ROOT / "bootstrap/clouds/aws").glob("*.py"), ROOT / "bootstrap/remote/buckets/s3.py"]
+AWS_CODE = [*(ROOT / "bootstrap/clouds/aws").glob("*.py"), ROOT / "bootstrap/host/buckets/s3.py"]
 NO_RESOURCES = {"Provider"}  # of pulumi-aws and pulumi-gcp
 
 

@@ -26,7 +26,7 @@ from bootstrap.inventory import local_state
 from bootstrap.plan.runtimes import Environment
 from bootstrap.provision import local_wheel
 
-PROBE = ROOT / "bootstrap/remote/probes/gpu_probe.py"
+PROBE = ROOT / "bootstrap/host/probes/gpu_probe.py"
 V100 = "Tesla V100-SXM2-16GB"
 # The shape of NCCL's own lines as its source has it; no NCCL of ours ever wrote one.
 JOINED = "h1:{n}:{n} [{n}] NCCL INFO ncclCommInitRank comm 0x7f rank {n} nranks 2 cudaDev {n} "

@@ -297,7 +297,7 @@ def test_the_rules_find_what_does_not_fit(change: dict[str, object], rule: str) 
 
 
 def test_the_wheel_is_built_for_every_card_that_is_offered() -> None:
-    text = (LOCKS.parent / "bootstrap/remote/scripts/horovod_compile.sh").read_text()
+    text = (LOCKS.parent / "bootstrap/host/scripts/horovod_compile.sh").read_text()
     built = [int(number) for number in re.findall(r"arch=compute_(\d+)", text)]
     for arch in set(ARCHES.values()):
         assert min(built) <= CAPABILITY[arch], "a later one translates the code of the last"

@@ -12,7 +12,7 @@ from standins.bare_host import BareHost
 
 from bootstrap.plan import downloads
 
-SCRIPT = ROOT / "bootstrap/remote/scripts/cuda.sh"
+SCRIPT = ROOT / "bootstrap/host/scripts/cuda.sh"
 TOOLS = ["cat", "cp", "ln", "mkdir", "mktemp", "mv", "readlink", "rm", "sed", "tail"]
 DEBIAN = "http://mirror.example/debian"
 PUBLIC = downloads.DEBIAN

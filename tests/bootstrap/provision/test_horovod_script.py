@@ -10,7 +10,7 @@ import pytest
 from places import ROOT
 from standins.bare_host import BareHost
 
-SCRIPT = ROOT / "bootstrap/remote/scripts/horovod.sh"
+SCRIPT = ROOT / "bootstrap/host/scripts/horovod.sh"
 TOOLS = ["sh", "awk", "basename", "cat", "env", "ls", "mkdir", "mktemp", "mv", "nproc"]
 TOOLS += ["rm", "sed", "tail", "tee", "grep", "touch", "chmod"]
 WHEEL = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 from standins.runs.manifests import manifest
 
+from bootstrap.host.run import upload
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv
-from bootstrap.remote.run import upload
 
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 

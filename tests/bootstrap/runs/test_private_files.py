@@ -18,11 +18,11 @@ from hosts.operator import Cluster
 from standins import ctrl_c
 from standins.runs.run_documents import run_document
 
+from bootstrap.host.agent import files
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.internet import Internet
 from bootstrap.provision.apply import KEY, _Installation
-from bootstrap.remote.agent import files
 from bootstrap.runs import start
 from bootstrap.runs.run import Run
 from bootstrap.ssh import connect

@@ -12,11 +12,11 @@ from standins.connected import connected
 from standins.runs.run_documents import run_document
 
 from bootstrap.facts.host import HostFacts
+from bootstrap.host.programs import REPLACING, WHOLE
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.plan.runtimes import choose_runtime
-from bootstrap.remote.programs import REPLACING, WHOLE
 from bootstrap.runs import launch, replacement
 from bootstrap.runs.run import Run
 from bootstrap.ssh.local_session import local_session

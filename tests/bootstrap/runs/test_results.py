@@ -21,11 +21,11 @@ from standins.runs.run_documents import run_json
 
 from bootstrap.cli import status
 from bootstrap.errors import RailheadError
+from bootstrap.host.run import manifest as remote
+from bootstrap.host.run import stop_machines
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.lifecycle import stop_policy
-from bootstrap.remote.run import manifest as remote
-from bootstrap.remote.run import stop_machines
 from bootstrap.runs import results
 from bootstrap.runs.run import Run
 from bootstrap.ssh import connect

@@ -16,11 +16,11 @@ import pytest
 from standins.runs.run_documents import record_run, run_document
 
 from bootstrap.errors import HostsNotReady
+from bootstrap.host.run import end_processes
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.lifecycle import consent
 from bootstrap.plan.hostfile import Peer
-from bootstrap.remote.run import end_processes
 from bootstrap.runs import elsewhere, launch, start, takeover
 from bootstrap.runs.bucket import results as bucket_results
 from bootstrap.runs.run import Run

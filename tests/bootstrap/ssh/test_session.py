@@ -23,10 +23,10 @@ from standins.waiting import wait_until
 
 from bootstrap.clouds.local import processes
 from bootstrap.errors import RailheadError
+from bootstrap.host.run.manifest import snapshot
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
-from bootstrap.remote.run.manifest import snapshot
 from bootstrap.runs import results
 from bootstrap.runs.run import Run
 from bootstrap.ssh import connect

@@ -14,7 +14,7 @@ READERS = {
     "json_object", "json_line", "json_text", "text_given", "read_given", "refuse_of_others",
     "read_manifest", "read_state", "read_result", "read_run_document",
 }  # fmt: skip
-OURS = ("remote.", "untrusted.")
+OURS = ("host.", "untrusted.")
 DECLARE = {"inventory.files"}
 
 

@@ -14,7 +14,7 @@ from standins.forks import forked_fab
 
 from bootstrap.plan.runtimes import REPO
 
-ON_HOSTS = "bootstrap/remote"
+ON_HOSTS = "bootstrap/host"
 OPENS = {"read_text", "read_bytes", "open", "ZipFile", "genfromtxt", "loadtxt", "fromfile"}
 OTHERS = {"webbrowser", "opener", "direct", "hop", "files"}  # their `open` opens no file
 OPEN = {

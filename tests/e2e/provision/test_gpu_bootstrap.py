@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(2700)]
 PIN, DRIVER = "nvidia-driver-pinning-580", "nvidia-open-580"
 
 
-FILES = ("bootstrap/plan", "bootstrap/provision", "bootstrap/facts", "bootstrap/remote", "locks")
+FILES = ("bootstrap/plan", "bootstrap/provision", "bootstrap/facts", "bootstrap/host", "locks")
 
 
 @pytest.fixture

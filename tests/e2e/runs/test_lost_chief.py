@@ -23,10 +23,10 @@ from hosts.network import Network
 from standins.stores import object_stores
 from standins.stores.object_stores import S3
 
+from bootstrap.host.run.live_upload import LIVE_PAUSE
+from bootstrap.host.takeover.lease import EXPIRED, HOLD
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
-from bootstrap.remote.run.live_upload import LIVE_PAUSE
-from bootstrap.remote.takeover.lease import EXPIRED, HOLD
 from railhead.documents.runs.takeover import NO_LEASE
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

@@ -23,10 +23,10 @@ from hosts.network import Network
 from standins.runs.run_documents import RUN
 from standins.waiting import wait_until
 
+from bootstrap.host.programs import NAME, SUPERVISOR
 from bootstrap.inventory.host_programs import archive
 from bootstrap.plan import hostfile
 from bootstrap.plan.hostfile import Peer
-from bootstrap.remote.programs import NAME, SUPERVISOR
 from bootstrap.runs import launch, start
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunDocument, RunHost, Script

@@ -30,8 +30,8 @@ from places import ROOT
 from standins.stores.object_stores import S3
 
 from bootstrap.clouds.local import processes
-from bootstrap.remote.run import controller
-from bootstrap.remote.run.stop_policy import COMES_BACK
+from bootstrap.host.run import controller
+from bootstrap.host.run.stop_policy import COMES_BACK
 
 JOIN = """
 import ctypes, os, time, pathlib
@@ -213,7 +213,7 @@ def test_max_hours_end_a_run_and_hosts_without_a_stack_are_not_stopped(operator:
 
 def test_no_path_leads_to_a_power_off() -> None:
     """What is sent to hosts contains no stop command: it runs only those of run.json."""
-    source = "".join(p.read_text() for p in (ROOT / "bootstrap/remote").rglob("*.py"))
+    source = "".join(p.read_text() for p in (ROOT / "bootstrap/host").rglob("*.py"))
     for part in ("class MachineStopper", "class Supervisor", "def forward_output"):
         assert part in source, "the files that were to be read"
     # Of Horovod, of a connection, and to read the kernel's log.

@@ -28,7 +28,7 @@ from e2e.local_hosts import Operator, wait_until
 from hosts.full_host import FullHost
 from hosts.network import Network
 
-from bootstrap.remote.rank.rank_link import LIMIT
+from bootstrap.host.rank.rank_link import LIMIT
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -29,9 +29,9 @@ from standins.horovod_ranks.trainings import (
     loop,
 )
 
-from bootstrap.remote.keras_patches.horovod.rows import HOROVOD
-from bootstrap.remote.keras_patches.patch import install
-from bootstrap.remote.rank import quick_import
+from bootstrap.host.keras_patches.horovod.rows import HOROVOD
+from bootstrap.host.keras_patches.patch import install
+from bootstrap.host.rank import quick_import
 
 
 def main() -> None:

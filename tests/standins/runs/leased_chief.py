@@ -18,10 +18,10 @@ from standins.runs.supervised_run import Run, is_alive
 from standins.stores.object_stores import S3
 from standins.waiting import wait_until
 
-from bootstrap.remote.run import upload
-from bootstrap.remote.takeover import fence, held
-from bootstrap.remote.takeover.lease import HOLD
-from bootstrap.remote.takeover.terms import Terms
+from bootstrap.host.run import upload
+from bootstrap.host.takeover import fence, held
+from bootstrap.host.takeover.lease import HOLD
+from bootstrap.host.takeover.terms import Terms
 from railhead.documents.runs.takeover import Claim
 
 NUMBERS = itertools.count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bootstrap.remote.run.manifest import Listing, entry_of
+from bootstrap.host.run.manifest import Listing, entry_of
 from railhead.documents.codec import encode
 from railhead.documents.runs.manifest import Manifest
 

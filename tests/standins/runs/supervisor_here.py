@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from standins.runs.run_documents import run_json
 
-from bootstrap.remote.attempts.run_state import State
-from bootstrap.remote.rank.rank import encoded
-from bootstrap.remote.run import supervisor
-from bootstrap.remote.run.mpirun_output import MpirunOutput
+from bootstrap.host.attempts.run_state import State
+from bootstrap.host.rank.rank import encoded
+from bootstrap.host.run import supervisor
+from bootstrap.host.run.mpirun_output import MpirunOutput
 from railhead.documents.runs.result import Result
 
 

@@ -10,8 +10,8 @@ import pytest
 from standins.options import program
 
 from bootstrap.errors import UsageError
+from bootstrap.host.keras_patches.patch import KNOWN
 from bootstrap.plan.runtimes import ROWS, TENSORFLOW
-from bootstrap.remote.keras_patches.patch import KNOWN
 from bootstrap.runs.keras.choice import KerasChoice, versions_of
 from bootstrap.runs.request import read_request
 

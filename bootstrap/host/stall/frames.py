@@ -1,0 +1,104 @@
+"""What a thread does, from its stack: the innermost line of the program, and the library call in
+which it is. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from railhead.documents.lazy import dataclass
+
+from .stacks import Frame, Stack
+
+# Files of libraries, innermost call first; a pattern of an earlier row decides.
+COLLECTIVE = re.compile(
+    r"/horovod/|/torch/distributed/|/mpi4py/|/host/keras_patches/horovod/"
+    r"|/jax/experimental/multihost_utils|/tensorflow/python/distribute/(?:cross_device|collective"
+    r"|multi_worker_util)|/coordinator/cluster_coordinator"
+)
+INPUT = re.compile(
+    r"/data/ops/iterator_ops|/distribute/input_lib|/torch/utils/data/|/data/ops/.*iterator"
+)
+SERVES = re.compile(r"/training/server_lib")
+TENSORFLOW = re.compile(r"/(?:tensorflow|keras|tf_keras|jax|jaxlib|torch)/")
+# Operations of several ranks that C code runs, so that the program's own line is the innermost.
+CALL = re.compile(
+    r"(?i)\b(barrier|b?cast|broadcast\w*|all_?reduce|all_?gather\w*|all_?to_?all|reduce_?scatter"
+    r"|gather|join|recv)\s*\("
+)
+OF_MPI = re.compile(r"(?i)\b(?:comm\w*|mpi|hvd|dist|world)\.")
+JOINS = (
+    ("threading.py", "join"),
+    ("threading.py", "_wait_for_tstate_lock"),
+    ("_base.py", "result"),
+)
+CALLED_BY_TENSORFLOW = re.compile(r"/(?:script_ops|from_generator_op|py_data_adapter)")
+NOT_AN_OPERATION = re.compile(r"^_*(?:wrapper|wrapped|<.*>|f|fn|func|call|__call__)$")
+
+
+@dataclass(frozen=True)
+class Doing:
+    """`kind`: one of `DOING` of documents/runs/stall.py; `frame`: the innermost one of the program;
+    `detail`: the name of the operation, or of the library function."""
+
+    kind: str
+    frame: Frame | None
+    detail: str = ""
+    own: bool = False  # the program's own line is the innermost one
+
+
+def doing_of(stacks: list[Stack], work: str, text_of: dict[tuple[str, int], str]) -> Doing:
+    """What a rank does, from the stacks of its threads, the main thread first.
+
+    Args:
+        work: a part of the paths of the program's files, such as /runs/ID/work/.
+        text_of: the text of lines of the program, where it is known.
+    """
+    main = _of_thread(stacks[0], work, text_of)
+    if main.kind != "call" or main.detail == "join":
+        # TensorFlow runs the program's generators and functions in its own threads.
+        for stack in stacks[1:]:
+            other = _of_thread(stack, work, text_of)
+            called = any(CALLED_BY_TENSORFLOW.search(frame.file) for frame in stack)
+            if other.frame and other.kind == "call" and called:
+                return replace(other, kind="input")
+            if other.frame and other.kind == "call" and main.detail == "join":
+                return other
+    return main
+
+
+def _of_thread(stack: Stack, work: str, text_of: dict[tuple[str, int], str]) -> Doing:
+    inner: list[Frame] = []
+    own = None
+    for frame in stack:
+        if work in frame.file:
+            own = frame
+            break
+        inner.append(frame)
+    if not own:
+        inner = [frame for frame in stack if "railhead.pyz" not in frame.file]
+    files = [frame.file for frame in inner]
+    if any(map(COLLECTIVE.search, files)):
+        return Doing("collective", own, _operation(inner))
+    if any(map(SERVES.search, files)):
+        return Doing("serves", own, "join")
+    if any(map(INPUT.search, files)):
+        return Doing("input", own)
+    if any(map(TENSORFLOW.search, files)):
+        return Doing("tensorflow", own)
+    if own and not inner:
+        text = text_of.get((own.file, own.line), "")
+        call = CALL.search(text)
+        if call and OF_MPI.search(text):
+            return Doing("collective", own, call[1], own=True)
+        return Doing("call", own, own=True)
+    joins = any((f.file.rpartition("/")[2], f.name) in JOINS for f in inner[:3])
+    return Doing("call", own, "join" if joins else "")
+
+
+def _operation(inner: list[Frame]) -> str:
+    """The name of a collective: that of the library's function which the program called."""
+    names = [f.name for f in inner if COLLECTIVE.search(f.file)]
+    plain = [name.strip("_") for name in names if not NOT_AN_OPERATION.match(name)]
+    return (plain or ["a collective"])[-1]

@@ -1,9 +1,0 @@
-"""The first module of the archive: python railhead.pyz MODULE ARGUMENT..., such as run.supervisor.
-
-Runs `main` of a module of `remote`, which is a package at the top of the archive.
-"""
-
-import importlib
-import sys
-
-sys.exit(importlib.import_module(f"remote.{sys.argv[1]}").main(*sys.argv[2:]))

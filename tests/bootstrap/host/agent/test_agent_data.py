@@ -1,0 +1,77 @@
+"""The agent receives data: what it requests, and its signs of life."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import json
+import queue
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.host.agent import commands, data
+from bootstrap.untrusted import decode
+from railhead.documents.agent.commands import CommandResult, Grown, Run
+from railhead.documents.agent.data import NeededParts, Received, ReceiveData
+
+FILES = {f"sub/{n}": bytes([n]) * n for n in range(1, 6)}
+MANIFEST = tuple(
+    (name, len(text), hashlib.sha256(text).hexdigest()) for name, text in FILES.items()
+)
+SECONDS = 20.0  # for what comes at once
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> queue.Queue[Any]:
+    """What the agent sends, and its input: the contents of all files."""
+    sent: queue.Queue[Any] = queue.Queue()
+    for module in (commands, data):
+        monkeypatch.setattr(module, "send_event", sent.put)
+    monkeypatch.setattr(data, "IN", io.BytesIO(b"".join(FILES.values())))
+    return sent
+
+
+def test_files_are_requested_in_parts_whose_answers_are_within_the_bound(
+    events: queue.Queue[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = [[10**7 + number, 10**9] for number in range(data.AT_ONCE)]
+    assert decode.decoded(json.dumps({"event": {"need": request}}))["event"]["need"] == request
+    monkeypatch.setattr(data, "AT_ONCE", 2)
+    assert data.receive_data(ReceiveData(str(tmp_path / "d"), MANIFEST)) == Received(())
+    requests = [events.get_nowait().need for _ in range(events.qsize())]
+    assert requests == [((0, 0), (1, 0)), ((2, 0), (3, 0)), ((4, 0),)]
+    assert {n: (tmp_path / "d" / n).read_bytes() for n in FILES} == FILES
+
+
+def test_a_host_that_waits_for_another_of_its_home_is_not_silent(
+    events: queue.Queue[Any], tmp_path: Path
+) -> None:
+    with (tmp_path / "d.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        request = ReceiveData(str(tmp_path / "d"), MANIFEST)
+        thread = threading.Thread(target=data.receive_data, args=(request,))
+        thread.start()
+        assert events.get(timeout=SECONDS) == NeededParts(())
+        assert not (tmp_path / "d.part").exists()
+    thread.join(SECONDS)
+    assert (tmp_path / "d/sub/5").read_bytes() == FILES["sub/5"]
+
+
+def test_a_command_that_waits_for_the_shared_cache_is_not_silent(
+    events: queue.Queue[Any], tmp_path: Path
+) -> None:
+    """Local hosts share it, and the first may fetch for hours on a slow line."""
+    done: list[Any] = []
+    request = Run(("true",), env={"UV_CACHE_DIR": str(tmp_path)}, fetches=True)
+    with (tmp_path / "railhead.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        thread = threading.Thread(target=lambda: done.append(commands.run(request)))
+        thread.start()
+        assert isinstance(events.get(timeout=SECONDS), Grown)
+        assert not done
+    thread.join(SECONDS)
+    assert done == [CommandResult(0, ())]

@@ -1,0 +1,165 @@
+"""Data of a script on two hosts with two ranks each: real ranks, a real S3 server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts.ranks import command, lay_out, script, text_of
+from places import ROOT
+from standins.stores.object_stores import S3
+
+from bootstrap.host.rank.rank_data import share_of
+from training.data.records import masked_crc
+
+HOSTS = [{"name": "h1", "slots": 2}, {"name": "h2", "slots": 2}]
+
+# Names of streams begin with s_: their files are read until the end of the epoch, and removed.
+SCRIPT = """
+import json, os, pathlib, time
+
+def whole(folder):
+    return {p.relative_to(folder).as_posix(): p.stat().st_size
+            for p in sorted(folder.rglob("*")) if p.is_file()}
+
+def stream(folder):
+    records, name = [], ""
+    while not name.endswith(".end"):
+        name = min((n for n in os.listdir(folder) if n[0] != "."), default="")
+        if not name:
+            time.sleep(0.01)
+            continue
+        content = (folder / name).read_bytes()
+        assert not name.endswith(".failed"), content
+        records += [content[at + 12:at + 13].decode() for at in range(0, len(content), 17)]
+        (folder / name).unlink()
+    return records
+
+found = {}
+for variable, value in os.environ.items():
+    name = variable.removeprefix("RAILHEAD_DATA_").lower()
+    if name != variable.lower():
+        folder = pathlib.Path(value)
+        found[name] = [value, stream(folder) if name.startswith("s_") else whole(folder)]
+print("FOUND", json.dumps(found))
+"""
+
+
+def record(letter: str) -> bytes:
+    """A framed record of one byte; the CRC of the data, which only TensorFlow checks, is 0."""
+    length = struct.pack("<Q", 1)
+    return length + struct.pack("<I", masked_crc(length)) + letter.encode() + bytes(4)
+
+
+def data(name: str, uri: str, how: str, mode: str, paths: list[Path] | None = None) -> Any:
+    """An entry of `data` in run.json."""
+    places = [str(path) for path in paths] if paths else None
+    return {"name": name, "uri": uri, "distribution": how, "mode": mode, "paths": places}
+
+
+def run_ranks(
+    folder: Path, inputs: list[Any], environ: dict[str, str], **changes: Any
+) -> list[list[str]]:
+    """The lines of four ranks that run at once, each host in its own home."""
+    started = []
+    for number, host in enumerate(("h1", "h1", "h2", "h2")):
+        place = folder / host / "run"
+        if not place.exists():
+            place.mkdir(parents=True)
+            lay_out(place, script(place, SCRIPT), hosts=HOSTS, size=4, data=inputs, **changes)
+            (place / "reader").mkdir()
+            (place / "reader/training").symlink_to(ROOT / "training")
+        world = {"OMPI_COMM_WORLD_RANK": str(number), "OMPI_COMM_WORLD_LOCAL_RANK": str(number % 2)}
+        around = {"PATH": os.environ["PATH"], "HOME": str(folder / host), **world, **environ}
+        argv = command(place)
+        started.append(
+            subprocess.Popen(argv, cwd=place / "work", env=around, stdout=-1, stderr=-2, text=True)
+        )
+    outputs = [process.communicate(timeout=240)[0] for process in started]
+    for link in folder.glob("*/run/streams/*"):  # in memory; the end of a run removes them
+        shutil.rmtree(link.resolve())
+    assert [process.returncode for process in started] == [0] * 4, outputs
+    return [text_of(text).splitlines() for text in outputs]
+
+
+def found_in(lines: list[str]) -> Any:
+    """What the script of a rank found: {name: [folder, files or records]}."""
+    return json.loads(next(line for line in lines if line.startswith("FOUND "))[6:])
+
+
+@pytest.fixture(scope="module")
+def store(s3_store: S3) -> S3:
+    """A bucket with five files, and with shards of one record each: a, b, c, d, e."""
+    s3_store.make_bucket("ranks")
+    for number, letter in enumerate("abcde"):
+        s3_store.put("ranks", f"files/{letter}", bytes(4_000_000 + number))
+        s3_store.put("ranks", f"records/{letter}.tfrecord", record(letter))
+    return s3_store
+
+
+def test_the_ranks_of_a_host_download_once_and_share_its_files(store: S3, tmp_path: Path) -> None:
+    uri = "s3://ranks/files"
+    inputs = [data("all", uri, "replicate", "file"), data("part", uri, "shard", "file")]
+    lines = run_ranks(tmp_path, inputs, store.environ)
+    found = [found_in(one) for one in lines]
+    assert [sorted(one["all"][1]) for one in found] == [list("abcde")] * 4
+    assert [sorted(one["part"][1]) for one in found] == [list("ace")] * 2 + [list("bd")] * 2
+    for host, ranks in (("h1", (0, 1)), ("h2", (2, 3))):
+        text = "\n".join(line for rank in ranks for line in lines[rank])
+        assert text.count("MB/s") == 2, "each of the two was downloaded once"
+        for name in ("all", "part"):
+            (folder,) = {found[rank][name][0] for rank in ranks}
+            assert Path(folder).is_relative_to(tmp_path / host / ".railhead/data")
+
+
+def sharded_streams(folder: Path) -> list[Any]:
+    """Shares of a bucket, and of local data: the control machine sent each host its own files."""
+    sent = [folder / "sent-0", folder / "sent-1"]
+    for place, letters in zip(sent, ("ace", "bd"), strict=True):
+        place.mkdir()
+        for letter in letters:
+            (place / f"{letter}.tfrecord").write_bytes(record(letter))
+    return [
+        data("s_part", "s3://ranks/records", "shard", "stream"),
+        data("s_sent", "here", "shard", "stream", sent),
+    ]
+
+
+def test_each_rank_has_a_stream_of_its_own(store: S3, tmp_path: Path) -> None:
+    whole = data("s_all", "s3://ranks/records", "replicate", "stream")
+    inputs = [whole, *sharded_streams(tmp_path)]
+    found = [found_in(one) for one in run_ranks(tmp_path, inputs, store.environ)]
+    assert ["".join(one["s_all"][1]) for one in found] == ["abcde"] * 4
+    assert ["".join(one["s_part"][1]) for one in found] == ["ae", "b", "c", "d"]
+    assert ["".join(one["s_sent"][1]) for one in found] == ["ae", "c", "b", "d"]
+    folders = {value[0] for one in found for value in one.values()}
+    assert len(folders) == 12
+
+
+def test_workers_alone_share_the_streams(store: S3, tmp_path: Path) -> None:
+    roles = [{"type": role, "index": 0} for role in ("chief", "worker", "ps", "worker")]
+    inputs = sharded_streams(tmp_path)
+    found = [found_in(one) for one in run_ranks(tmp_path, inputs, store.environ, roles=roles)]
+    for name in ("s_part", "s_sent"):
+        assert ["".join(found[rank][name][1]) for rank in (1, 3)] == ["ace", "bd"]
+
+
+def test_a_host_without_a_file_of_the_folder_is_refused(tmp_path: Path) -> None:
+    """Its ranks would train on nothing."""
+    (tmp_path / "all").mkdir()
+    for name in ("a", "b", "manifest.json"):
+        (tmp_path / "all" / name).touch()
+    shares = [share_of(str(tmp_path / "all"), str(tmp_path / f"{i}"), i, 2) for i in (0, 1)]
+    assert [sorted(path.name for path in Path(share).iterdir()) for share in shares] == [
+        ["a", "manifest.json"],
+        ["b", "manifest.json"],
+    ]
+    for path, index, count in ((tmp_path / "all", 2, 3), (tmp_path / "all/a", 0, 2)):
+        with pytest.raises(SystemExit, match=f"has no file for host {index + 1} of {count}"):
+            share_of(str(path), str(tmp_path / "none"), index, count)

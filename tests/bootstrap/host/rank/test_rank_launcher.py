@@ -1,0 +1,115 @@
+"""What the ranks of JAX and PyTorch find in their environment to find each other."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from standins.runs.run_documents import run_document
+
+from bootstrap.host.rank import rank_launcher
+from railhead.documents.runs.run import RunHost
+
+HOSTS = (RunHost("h1", "10.0.1.1", "ens5", 2), RunHost("h2", "10.0.1.2", None, 2))
+IPV6 = (RunHost("h1", "fd00::5", None, 1), RunHost("h2", "fd00::6", None, 1))
+JAX = {
+    "JAX_COORDINATOR_ADDRESS": "10.0.1.1:23001",
+    "KERAS_BACKEND": "jax",
+    "KERAS_DISTRIBUTION_JOB_ADDRESSES": "10.0.1.1:23001",
+    "KERAS_DISTRIBUTION_NUM_PROCESSES": "4",
+    "KERAS_DISTRIBUTION_PROCESS_ID": "3",
+}
+TORCH = {"MASTER_ADDR": "10.0.1.1", "MASTER_PORT": "23001", "KERAS_BACKEND": "torch"}
+CASES: dict[str, tuple[str, tuple[RunHost, ...], str, int, dict[str, str]]] = {
+    "jax": ("jax", HOSTS, "10.0.1.1:23001", 3, JAX),
+    "torch on the first host": (
+        *("torch", HOSTS, "10.0.1.1:23001", 1),
+        TORCH
+        | {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+        | {"GLOO_SOCKET_IFNAME": "ens5"},
+    ),
+    "torch on the second host": (
+        *("torch", HOSTS, "10.0.1.1:23001", 2),
+        TORCH | {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"},
+    ),
+    "torch over IPv6": (
+        *("torch", IPV6, "[fd00::5]:23001", 1),
+        TORCH
+        | {"MASTER_ADDR": "fd00::5"}
+        | {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+    ),
+}
+
+
+def run_of(launcher: str, hosts: tuple[RunHost, ...], coordinator: str | None) -> Any:
+    size = sum(host.slots for host in hosts)
+    return run_document(launcher=launcher, hosts=hosts, size=size, coordinator=coordinator)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "hosts", "coordinator", "rank", "variables"), CASES.values(), ids=CASES
+)
+def test_a_rank_gets_the_variables_of_its_launcher(
+    launcher: str,
+    hosts: tuple[RunHost, ...],
+    coordinator: str,
+    rank: int,
+    variables: dict[str, str],
+) -> None:
+    assert rank_launcher.variables(run_of(launcher, hosts, coordinator), rank) == variables
+
+
+@pytest.mark.parametrize("launcher", ["horovod", "tensorflow"])
+def test_a_launcher_without_a_coordinator_sets_none(launcher: str) -> None:
+    assert rank_launcher.variables(run_of(launcher, HOSTS, None), 0) == {}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "rank", "address"),
+    [("jax", 0, "10.0.1.1"), ("jax", 2, None), ("horovod", 0, None), ("torch", 0, None)],
+)
+def test_sums_of_jax_on_cpus_use_the_address_for_the_other_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str, rank: int, address: str | None
+) -> None:
+    """Not the one of the host's name; behind a NAT, without an interface of that address, yes."""
+    (tmp_path / "jax/_src").mkdir(parents=True)
+    for folder in ("jax", "jax/_src"):
+        (tmp_path / folder / "__init__.py").write_text("")
+    (tmp_path / "jax/_src/xla_bridge.py").write_text(
+        "from types import SimpleNamespace as N\n"
+        "xla_client = N(_xla=N(make_gloo_tcp_collectives=lambda hostname=None: hostname))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    for name in ("jax", "jax._src", "jax._src.xla_bridge"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    rank_launcher.use_peer_address(run_of(launcher, HOSTS, None), rank)
+    bridge = importlib.import_module("jax._src.xla_bridge")
+    assert bridge.xla_client._xla.make_gloo_tcp_collectives() == address
+    for name in ("jax", "jax._src", "jax._src.xla_bridge"):
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("launcher", ["jax", "torch"])
+def test_a_rank_of_jax_leaves_when_the_scripts_of_all_ranks_have_ended(
+    monkeypatch: pytest.MonkeyPatch, launcher: str, joined: bool
+) -> None:
+    """Without that JAX ends the rank that still evaluates: with 134, after five minutes."""
+    waits: list[int] = []
+
+    def wait_at_barrier(name: str, timeout_in_ms: int) -> None:
+        waits.append(timeout_in_ms)
+
+    state = SimpleNamespace(client=SimpleNamespace(wait_at_barrier=wait_at_barrier))
+    jax = SimpleNamespace(distributed=SimpleNamespace(is_initialized=lambda: joined))
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    internal = SimpleNamespace(global_state=state)
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", internal)
+    rank_launcher.leave_together(run_document(launcher=launcher))
+    assert len(waits) == (launcher == "jax" and joined)
+    assert all(ms > 365 * 86_400_000 for ms in waits)
