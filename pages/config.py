@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from railhead.documents.clouds import COMMON_FACTS
+from railhead.money.bill import Price
+from railhead.money.table import shipped
 from stacks.aws import machine_types as aws
 from stacks.config.schema import KEYS, Key
 from stacks.gcp import machine_types as gcp
@@ -35,13 +38,7 @@ def _default(key: Key) -> str:
 def machines_aws() -> str:
     """The machine types of AWS."""
     rows = [
-        (
-            f"`{m.name}`",
-            m.vcpus,
-            f"{m.gpus} {m.gpu}" if m.gpu else "none",
-            m.usd_per_hour,
-            aws.PRICES.date_of(m.name),
-        )
+        (f"`{m.name}`", m.vcpus, f"{m.gpus} {m.gpu}" if m.gpu else "none", *_price("aws", m.name))
         for m in aws.TYPES.values()
     ]
     return table(("type", "vCPUs", "GPUs", "USD per hour", "on"), rows)
@@ -50,10 +47,16 @@ def machines_aws() -> str:
 def machines_gcp() -> str:
     """The machine types of Google Cloud with built-in GPUs."""
     rows = [
-        (f"`{name}`", vcpus, f"{count} {gpu}", gcp.PRICES.machines[name], gcp.PRICES.date_of(name))
+        (f"`{name}`", vcpus, f"{count} {gpu}", *_price("gcp", name))
         for name, (vcpus, gpu, count) in gcp.WITH_GPUS.items()
     ]
     return table(("type", "vCPUs", "GPUs", "USD per hour", "on"), rows)
+
+
+def _price(cloud: str, name: str) -> tuple[str, str]:
+    """USD per hour on demand in the cloud's default region, and the day."""
+    rate = shipped(cloud).machine(name, COMMON_FACTS[cloud].default_region, spot=False)
+    return (f"{rate.low.normalize():f}", rate.day) if isinstance(rate, Price) else ("unknown", "")
 
 
 def zones() -> str:

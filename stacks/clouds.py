@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from railhead.documents.clouds import COMMON_FACTS
-from railhead.documents.prices import PriceList
 
 from .aws import config_rules as aws_rules
 from .aws import machine_types as aws_types
@@ -50,7 +49,6 @@ class Cloud:
     defaults: Callable[[Values], dict[str, object]] = _no_defaults
     machine_type: Callable[[str, str | None, int | None], MachineType | None] = _no_machine_type
     quota_needs: Callable[..., tuple[QuotaNeed, ...]] = _no_quotas
-    prices: PriceList | None = None
     key_defaults: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)
     shell_keys: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +62,6 @@ CLOUDS = {
         defaults=aws_rules.defaults,
         machine_type=aws_types.machine_type,
         quota_needs=aws_types.quota_needs,
-        prices=aws_types.PRICES,
         key_defaults={
             "region": COMMON_FACTS["aws"].default_region,
             "machine_type": "g4dn.xlarge",
@@ -79,7 +76,6 @@ CLOUDS = {
         defaults=gcp_rules.defaults,
         machine_type=gcp_types.machine_type,
         quota_needs=gcp_types.quota_needs,
-        prices=gcp_types.PRICES,
         key_defaults={
             "region": COMMON_FACTS["gcp"].default_region,
             "machine_type": "n1-standard-8",

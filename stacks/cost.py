@@ -1,46 +1,63 @@
-"""What a cluster costs per hour: the config's own figure, else the cloud's price list. Pure.
+"""What a cluster costs: the config's own figure, else the prices of its cloud. Pure.
 
-A price list holds for one region, on demand. For another region, and for spot, the price is
-unknown.
+A price that is not known stays unknown, and is named; nothing is guessed from another one.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from decimal import Decimal
 
-from railhead.documents.cluster import Price
+from railhead.documents.cluster import ClusterPrice
+from railhead.money import host
+from railhead.money.bill import Price
+from railhead.money.host import Part, Wanted
+from railhead.money.table import shipped
 
 from .clouds import CLOUDS
 from .config.settings import ClusterConfig
 
 
-def price(config: ClusterConfig) -> Price | None:
-    """The price of the whole cluster; None where it is unknown."""
+def parts(config: ClusterConfig) -> tuple[Part, ...]:
+    """What each host is billed for; nothing for a cloud that is free."""
     if config.price_per_hour is not None:
-        return Price(config.price_per_hour, "USD", "the stack's config, price_per_hour", "")
-    prices, machine = CLOUDS[config.cloud].prices, config.machine
-    if prices is None or machine is None or machine.usd_per_hour is None:
-        return None
-    if config.region != prices.region or config.spot:
-        return None
-    per_hour = round(machine.usd_per_hour * config.count, 4)
-    return Price(per_hour, "USD", prices.source, prices.date_of(machine.name))
+        each = Decimal(str(config.price_per_hour)) / config.count
+        source = "the stack's config, price_per_hour"
+        return (Part(host.MACHINE, Price("price of the machines", each, each, "h", "", source)),)
+    if CLOUDS[config.cloud].free:
+        return ()
+    return host.parts_of(wanted(config), config.rates or shipped(config.cloud))
 
 
-def price_per_machine(config: ClusterConfig) -> Price | None:
+def wanted(config: ClusterConfig) -> Wanted:
+    """The machine whose prices are looked up."""
+    machine = config.machine
+    attached = machine and machine.gpu and config.gpu_type
+    return Wanted(
+        config.cloud,
+        config.region,
+        config.machine_type,
+        (str(machine.gpu), machine.gpus) if machine and attached else None,
+        config.spot,
+        config.disk_gb,
+    )
+
+
+def price(config: ClusterConfig) -> ClusterPrice | None:
+    """The price of the whole cluster, for its document; None where it is free."""
+    found = parts(config)
+    return host.documented(found, config.count) if found else None
+
+
+def price_per_machine(config: ClusterConfig) -> ClusterPrice | None:
     """As `price`, of one machine."""
-    found = price(config)
-    return found and replace(found, per_hour=round(found.per_hour / config.count, 4))
+    found = parts(config)
+    return host.documented(found, 1) if found else None
 
 
 def cost(config: ClusterConfig) -> str:
-    """One phrase for people: what the whole cluster costs per hour, as far as that is known. Both
-    price lists are those of machines: clouds bill disks and public addresses besides."""
-    if CLOUDS[config.cloud].free:
+    """One phrase for people: what the whole cluster costs per hour, and until its deadline."""
+    found = parts(config)
+    if not found:
         return "it costs nothing: the hosts are on this computer"
-    found = price(config)
-    if found is None:
-        return "its cost per hour is not in our table (pulumi config set price_per_hour ...)"
-    dated = f" of {found.date}" if found.date else ""
-    text = f"{found.per_hour:.2f} {found.currency} per hour ({found.source}{dated})"
-    return text if config.price_per_hour is not None else f"{text}, disks and addresses apart"
+    text = host.describe(found, config.count, config.deadline_hours)
+    return text if found[0].rate.amount.known else f"{text} (pulumi config set price_per_hour ...)"

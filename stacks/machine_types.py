@@ -27,7 +27,6 @@ NVSWITCH = {
 class MachineType:
     """One machine type: `vcpus`, and `gpus` GPUs of the type `gpu`; None and 0 without GPUs.
 
-    `usd_per_hour` is the price of one machine in the cloud's `PriceList`, None where unknown.
     `substitute` is the type to use instead where the cloud has retired this one.
     """
 
@@ -35,7 +34,6 @@ class MachineType:
     vcpus: int
     gpu: str | None = None
     gpus: int = 0
-    usd_per_hour: float | None = None
     substitute: str | None = None
 
     def __post_init__(self) -> None:

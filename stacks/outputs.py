@@ -12,10 +12,10 @@ from railhead.documents.clouds import POWER_OFF as POWER_OFF
 from railhead.documents.cluster import (
     SCHEMA,
     ClusterDocument,
+    ClusterPrice,
     DocumentDeadline,
     DocumentHost,
     Gpu,
-    Price,
     Ssh,
 )
 
@@ -30,7 +30,7 @@ def cluster_document(
     bucket: str | None = None,
     ssh: Ssh | None = None,
     deadlines: Sequence[DocumentDeadline] = (),
-    price: Price | None = None,
+    price: ClusterPrice | None = None,
 ) -> ClusterDocument:
     """The document in the output `cluster`; slots and GPUs are the config's."""
     machine = config.machine

@@ -25,10 +25,10 @@ from pages import tasks as tasks_page
 from pages.marked import anchors, filled, marked
 from railhead.documents.cluster import (
     ClusterDocument,
+    ClusterPrice,
     DocumentDeadline,
     DocumentHost,
     Gpu,
-    Price,
     Ssh,
 )
 from railhead.documents.runs.run import RunData, RunDocument, Script
@@ -196,7 +196,7 @@ def test_each_key_of_the_run_document_is_described_once() -> None:
 
 
 def test_every_key_of_the_cluster_document_is_described() -> None:
-    kinds = (ClusterDocument, Ssh, DocumentHost, Gpu, DocumentDeadline, Price)
+    kinds = (ClusterDocument, Ssh, DocumentHost, Gpu, DocumentDeadline, ClusterPrice)
     keys = {key.name for kind in kinds for key in fields(kind)}
     assert keys <= named(section(page("architecture.md"), "The cluster document"))
 

@@ -1,49 +1,62 @@
 """Costs that continue while the instances are stopped: disks, and a bucket's content.
 
-Prices are in USD per GB and month, in the `instances` of each cloud; where one is not known, no
-amount is shown.
+Prices are those of railhead/money; where one is not known, no amount is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from decimal import Decimal
 
-from railhead.documents.lazy import dataclass
+from railhead.money.bill import HOURS, Rate
+from railhead.money.host import DISK
+from railhead.money.table import OBJECTS, shipped
 
 from ..errors import Command
 from .base import Cost
-from .storage import GB, NoBucket, Store, count_objects, describe_contents
-
-DAYS = 30.4  # in a month
+from .storage import GB, BucketContents, NoBucket, Store, count_objects, describe_contents
 
 
-@dataclass(frozen=True)
-class Prices:
-    """The price of a GB per month, by region; `source` names the price list and its date."""
-
-    by_region: Mapping[str, float]
-    source: str
+def per_day(rate: Rate, quantity: int | Decimal = 1) -> float | None:
+    """USD per day of a quantity; None for an unknown price, and for a range."""
+    usd = (rate.amount * Decimal(24 * quantity)).exact
+    return None if usd is None else float(usd / HOURS[rate.unit])
 
 
-def disk(what: str, gigabytes: int, price: float | None) -> Cost:
-    """A disk at a price per GB and month; None where that is not known."""
-    per_day = None if price is None else gigabytes * price / DAYS
-    return Cost(what, per_day, Command("teardown", destroy=True))
+def disk_rate(cloud: str, kind: str, region: str | None) -> Rate:
+    """The price of a disk."""
+    return shipped(cloud).rate(DISK, kind, region)
 
 
-def bucket(store: Store, region: str | None, prices: Prices) -> Iterator[Cost]:
+def bucket_rate(cloud: str, region: str | None) -> Rate:
+    """The price of a bucket's content."""
+    return shipped(cloud).rate(*OBJECTS, region)
+
+
+def bucket_per_day(cloud: str, region: str | None, contents: BucketContents) -> float | None:
+    """USD per day of a bucket's content; None where it was not counted to the end."""
+    gigabytes = Decimal(contents.size) / GB
+    return per_day(bucket_rate(cloud, region), gigabytes) if contents.whole else None
+
+
+def disk(what: str, gigabytes: int, rate: Rate) -> Cost:
+    """A disk at a price per GB and month."""
+    return Cost(what, per_day(rate, gigabytes), Command("teardown", destroy=True))
+
+
+def bucket(store: Store, region: str | None, cloud: str) -> Iterator[Cost]:
     """A bucket's content with all versions, as all are billed; none if it does not exist."""
     try:
         contents = count_objects(store)
     except NoBucket:
         return
-    price = prices.by_region.get(region or "")
-    known = price is not None and contents.whole
-    size = describe_contents(contents)
+    rate = bucket_rate(cloud, region)
+    month = (rate.amount * (Decimal(contents.size) / GB)).exact if rate.amount.known else None
+    known = contents.whole and month is not None
     yield Cost(
-        f"bucket {store.url}, {size}",
-        contents.size / GB * price if known and price else None,
+        f"bucket {store.url}, {describe_contents(contents)}",
+        float(month) if known and month is not None else None,
         Command("teardown", destroy=True, with_bucket=True),
         per="month",
-        source=f"{price:g} USD per GB in {region}: {prices.source}" if known else "",
+        source=str(rate) if known else "",
     )

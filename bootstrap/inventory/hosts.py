@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from railhead.documents.cluster import DocumentDeadline, DocumentHost, Price
+from railhead.documents.cluster import ClusterPrice, DocumentDeadline, DocumentHost
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import NAME_FORM, NAME_LENGTH, is_name
 from railhead.documents.options.option import shortened
@@ -76,7 +76,7 @@ class Inventory:
     bucket: str | None = None
     key_file: str | None = None
     deadlines: tuple[DocumentDeadline, ...] = ()
-    price: Price | None = None
+    price: ClusterPrice | None = None
     stack: str | None = None
     cluster_id: str | None = None
     is_part: bool = False

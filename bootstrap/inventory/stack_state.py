@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
-from railhead.documents.cluster import Price
+from railhead.documents.cluster import ClusterPrice
 from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
 
@@ -122,7 +122,7 @@ class StackState:
     region: str | None
     project: str | None
     bucket: str | None
-    price: Price | None
+    price: ClusterPrice | None
     machines: tuple[StateMachine, ...]
     kinds: tuple[str, ...]
     schedules: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ def read_state(stack: str, exported: object) -> StackState:
         region=place.region,
         project=place.project,
         bucket=next((f"{BUCKETS[r.type]}://{r.id}" for r in resources if r.type in BUCKETS), None),
-        price=decode(Price, price, what=what, error=UsageError) if price else None,
+        price=decode(ClusterPrice, price, what=what, error=UsageError) if price else None,
         machines=machines,
         kinds=tuple(r.type for r in resources if r.is_made),
         schedules=tuple(str(schedule.get("name")) for schedule in schedules),

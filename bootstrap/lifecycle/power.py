@@ -12,6 +12,7 @@ from dataclasses import replace
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
 from railhead.documents.lazy import dataclass
+from railhead.money.host import scaled
 
 from ..clouds import base, bucket
 from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
@@ -132,7 +133,7 @@ def chief_started(
 def _chief_alone(status: ClusterStatus) -> ClusterStatus:
     """The status of the chief, with its part of the price."""
     whole, chief = status.inventory, status.inventory.chief.name
-    price = whole.price and replace(whole.price, per_hour=whole.price.per_hour / len(whole.hosts))
+    price = whole.price and scaled(whole.price, len(whole.hosts), 1)
     states = {name: state for name, state in status.instance_states.items() if name == chief}
     return replace(
         status, inventory=replace(whole.only([chief]), price=price), instance_states=states

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from railhead.documents.lazy import dataclass
+from railhead.money.host import scaled
 
 from ..clouds import base
 from ..clouds import machines as machines_of_cloud
@@ -333,7 +334,7 @@ def _inventory(state: StackState, document: Inventory | None, hosts: tuple[Host,
     if document and hosts == document.hosts:
         return document
     one = state.price
-    price = one and replace(one, per_hour=one.per_hour * len(hosts))
+    price = one and scaled(one, 1, len(hosts))
     base = document or Inventory(
         state.cluster or state.stack,
         hosts,

@@ -11,6 +11,7 @@ from railhead.documents.options.runs import EndingOptions
 from railhead.documents.runs.result import Result
 from railhead.documents.runs.run import Stop
 from railhead.documents.runs.state import Machines
+from railhead.money import host
 
 from ..clouds import base
 from ..clouds.base import STOPPED, Deadline, most_urgent
@@ -209,9 +210,9 @@ def _fetched(run: Run, name: str, parse: Callable[[str], T]) -> T | None:
 
 
 def price(inventory: Inventory) -> str:
-    """The price of all machines together, if known: `, 7.82 USD per hour`; otherwise empty."""
-    price = inventory.price
-    return f", {price.per_hour:.2f} {price.currency} per hour" if price else ""
+    """The price of all machines together: `, 7.82 USD per hour`; empty where it costs nothing."""
+    parts = host.read(inventory.price, len(inventory.hosts))
+    return f", {host.per_hour(parts, len(inventory.hosts)).text('per hour')}" if parts else ""
 
 
 def describe_kept(stop: Stop, result: Result, inventory: Inventory) -> str:

@@ -173,7 +173,7 @@ def _table(runs: Sequence[RunFacts], best: RunFacts | None, metric: str, folder:
             *(figure(n, run.metrics[n]) if n in run.metrics else "" for n in metrics),
             "" if run.speed is None else f"{run.speed:,.0f}",
             "" if run.seconds is None else duration(run.seconds),
-            "" if run.cost is None else f"{run.cost:.2f} {run.currency}",
+            "" if run.cost is None else str(run.cost),
             state_of(run),
             link_to(run, folder),
             *([why.get(run.run_id, "")] if why else []),

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import calendar
 import contextlib
-import math
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -22,6 +22,9 @@ from railhead.documents.runs.evaluation import NONE, Evaluation
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.result import Attempt, Result
 from railhead.documents.runs.run import BuiltIn, RunDocument, Script
+from railhead.money import host
+from railhead.money.amount import Amount
+from railhead.money.host import Part
 
 from ..console.text import clean, count
 from ..errors import RailheadError
@@ -34,6 +37,7 @@ from ..untrusted.run_files import read_result, read_run_document
 from ..untrusted.unpack import Hostile
 
 LIMIT = 50_000_000  # bytes of a file that is read
+LONGEST = 10**7  # hours of a run whose cost is reckoned: a host may send any number
 LOWER_PARTS = ("loss", "error", "mae", "mse", "mape")  # also in a word: logloss, rmse
 LOWER_WORDS = {
     "perplexity", "ppl", "nll", "wer", "cer", "fid", "rmsle", "msle",
@@ -49,8 +53,8 @@ T = TypeVar("T")
 class RunFacts:
     """One run. `document` is run.json, if it is known; `options` are those of its command;
     `evaluations` are those of `fab evaluate`, by id; `stops` are the times at which the cloud
-    reported a host as stopped, by host; `ended_early`: a sweep has cancelled it; `price` is in the
-    currency of `currency`, per hour."""
+    reported a host as stopped, by host; `ended_early`: a sweep has cancelled it; `parts` is
+    what each of its hosts is billed for."""
 
     run_id: str
     folder: Path
@@ -62,8 +66,7 @@ class RunFacts:
     evaluations: Mapping[str, Evaluation] = field(default_factory=dict)
     stops: Mapping[str, str] = field(default_factory=dict)
     ended_early: bool = False
-    price: float | None = None
-    currency: str = "USD"
+    parts: tuple[Part, ...] = ()
 
     @cached_property
     def records(self) -> list[Record]:
@@ -126,12 +129,19 @@ class RunFacts:
         return self.result.seconds if self.result else None
 
     @property
-    def cost(self) -> float | None:
-        """The price of the machines for the duration of the run; None if it is not known."""
-        if self.price is None or self.seconds is None:
-            return None
-        cost = self.price * self.seconds / 3600
-        return cost if math.isfinite(cost) else None
+    def price(self) -> Amount | None:
+        """Of its hosts per hour; None where they cost nothing, or no price is recorded."""
+        return host.per_hour(self.parts, len(self.hosts)) if self.parts else None
+
+    @property
+    def cost(self) -> Amount | None:
+        """The price of the machines for the duration of the run; None where that is not known."""
+        return None if self.seconds is None else self.cost_of(self.seconds)
+
+    def cost_of(self, seconds: float) -> Amount | None:
+        """The price of the machines for a part of the run."""
+        hours = Decimal(str(seconds)) / 3600
+        return self.price * hours if self.price and hours < LONGEST else None
 
     @cached_property
     def metrics(self) -> dict[str, float]:
@@ -243,7 +253,6 @@ def read_run(run: str) -> RunFacts:
 
 def _facts(run_id: str, folder: Path, document: RunDocument | None) -> RunFacts:
     cluster = document.cluster if document else ""
-    price, currency = _price(cluster, len(document.hosts)) if document else (None, "")
     evaluation_files = sorted((folder / "evaluations").glob("*/evaluation.json"))
     return RunFacts(
         run_id,
@@ -253,18 +262,16 @@ def _facts(run_id: str, folder: Path, document: RunDocument | None) -> RunFacts:
         result=_read(folder / "result.json", read_result),
         evaluation=read_evaluation(folder),
         evaluations={path.parent.name: read_evaluation(path.parent) for path in evaluation_files},
-        price=price,
-        currency=currency,
+        parts=_parts(cluster),
     )
 
 
-def _price(cluster: str, hosts: int) -> tuple[float | None, str]:
-    """The price per hour of `hosts` hosts of a recorded cluster, and its currency."""
+def _parts(cluster: str) -> tuple[Part, ...]:
+    """What each host of a recorded cluster is billed for."""
     with contextlib.suppress(RailheadError):
         inventory = local_state.load_cluster(cluster)
-        if (price := inventory.price) and inventory.hosts:
-            return price.per_hour * hosts / len(inventory.hosts), price.currency
-    return None, ""
+        return host.read(inventory.price, len(inventory.hosts))
+    return ()
 
 
 def _read(path: Path, parse: Callable[[str], T]) -> T | None:

@@ -54,7 +54,7 @@ class RunRow:
             created=run.document.created if run.document else None,
             seconds=run.seconds,
             samples_per_s=run.speed,
-            cost=run.cost,
+            cost=_usd(run),
             metrics=run.metrics,
             results=self.place,
         )
@@ -146,7 +146,13 @@ def _key(value: float | None, sign: int) -> tuple[bool, float]:
 def _value(run: RunFacts, sort: str) -> float | None:
     if sort == "duration":
         return run.seconds
-    return run.cost if sort == "cost" else run.metrics.get(sort)
+    return _usd(run) if sort == "cost" else run.metrics.get(sort)
+
+
+def _usd(run: RunFacts) -> float | None:
+    """What its machines cost, where that is one figure."""
+    exact = run.cost.exact if run.cost else None
+    return None if exact is None else float(round(exact, 4))
 
 
 def lines(rows: Sequence[RunRow], sort: str = "time", width: int = WIDTH) -> list[str]:
@@ -173,6 +179,7 @@ def _columns(rows: Sequence[RunRow], sort: str) -> dict[str, list[str]]:
         "hosts": [clean(",".join(run.hosts)) for run in runs],
         "state": [run.state for run in runs],
         "duration": ["" if run.seconds is None else duration(run.seconds) for run in runs],
+        "cost": ["" if run.cost is None else str(run.cost) for run in runs],
         **{n: [_figure(run, n) for run in runs] for n in [*dict.fromkeys(metrics)][:5]},
         "cluster": [run.cluster for run in runs],
         "results": [row.place for row in rows],

@@ -69,7 +69,7 @@ def figures(facts: RunFacts) -> dict[str, str]:
     if facts.speed is not None:
         labels["samples/s, median"] = f"{facts.speed:,.0f}"
     if facts.cost is not None:
-        labels["machines, during the run"] = f"{facts.cost:.2f} {facts.currency}"
+        labels["machines, during the run"] = str(facts.cost)
     return labels
 
 
@@ -308,7 +308,7 @@ def _environment(facts: RunFacts) -> Markup:
         "strategy": run.strategy,
         "Keras": facts.keras,
         "runtime": run.runtime.name,
-        "price": f"{facts.price:g} {facts.currency} per hour" if facts.price is not None else "",
+        "price": facts.price.text("per hour") if facts.price else "",
         "resumes": run.resumes or "",
         "evaluates": run.evaluates or "",
     })  # fmt: skip

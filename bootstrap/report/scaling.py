@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from railhead.documents.lazy import dataclass
+from railhead.money.amount import Amount
 
 from ..console.charts.chart import Curve, Panel, chart
 from ..console.markup import Markup, element
@@ -39,11 +40,9 @@ class Point:
         return median(self.speeds)
 
     @property
-    def epoch_cost(self) -> float | None:
+    def epoch_cost(self) -> Amount | None:
         """The price of the hosts of this run for an epoch; None where it is not known."""
-        if self.run.price is None or self.epoch_seconds is None:
-            return None
-        return self.run.price * self.epoch_seconds / 3600
+        return None if self.epoch_seconds is None else self.run.cost_of(self.epoch_seconds)
 
 
 def points_of(runs: Sequence[RunFacts]) -> list[Point]:
@@ -135,7 +134,7 @@ def scaling_page(points: Sequence[Point], folder: Path, command: str) -> str:
             len(point.speeds),
             percent(efficiency(point, points[0])),
             "" if point.epoch_seconds is None else duration(point.epoch_seconds),
-            "" if point.epoch_cost is None else f"{point.epoch_cost:.4f} {point.run.currency}",
+            "" if point.epoch_cost is None else point.epoch_cost.text(digits=4),
             link_to(point.run, folder),
         )
         for point in points

@@ -9,12 +9,13 @@ from railhead.documents.lazy import dataclass
 class CommonFacts:
     """`scheme` is that of its buckets' addresses. `no_capacity` are texts of its refusals for
     capacity, in its API and in Pulumi's errors. `default_region` is that of a stack whose config
-    has none, and `ssh_user` the login name of its machines."""
+    has none, `ssh_user` the login name of its machines, and `disk_type` the type of their disks."""
 
     scheme: str
     no_capacity: tuple[str, ...]
     default_region: str
     ssh_user: str
+    disk_type: str
 
 
 POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that a stack created
@@ -24,12 +25,14 @@ COMMON_FACTS = {
         ("InsufficientInstanceCapacity", "InsufficientHostCapacity", "UnfulfillableCapacity"),
         "us-east-1",
         "ubuntu",
+        "gp3",
     ),
     "gcp": CommonFacts(
         "gs",
         ("RESOURCE_POOL_EXHAUSTED", "does not have enough resources available"),
         "us-central1",
         "railhead",
+        "pd-balanced",
     ),
 }
 

@@ -11,6 +11,7 @@ from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 
 SCHEMA = 1
+DECIMAL = r"\d{1,9}(\.\d{1,12})?"
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,29 @@ class DocumentDeadline:
 
 
 @dataclass(frozen=True)
-class Price:
+class PricePart:
+    """What each host is billed for: `quantity` units of `what`. `usd` and, of a range, `high` are
+    texts, for exact sums; None where the price is unknown, and `source` says why."""
+
+    what: str
+    name: str
+    quantity: float
+    unit: str = key(choices=("h", "GB-month"))
+    usd: str | None = key(None, pattern=DECIMAL)
+    high: str | None = key(None, pattern=DECIMAL, omit=True)
+    day: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterPrice:
     """The price of all hosts together; `date` is empty for a price of the stack's config."""
 
-    per_hour: float
+    per_hour: float | None
     currency: str
     source: str
     date: str
+    parts: tuple[PricePart, ...] = key((), omit=True)
 
 
 @dataclass(frozen=True)
@@ -152,8 +169,9 @@ class ClusterDocument:
         doc="the cloud's resources that stop the machines, for each host: `kind`, `id`, `host`,"
         " `seconds` (from each start), optional: `at` (a time)",
     )
-    price: Price | None = key(
-        doc="`per_hour`, `currency`, `source`, `date`; or null",
+    price: ClusterPrice | None = key(
+        doc="of all hosts, or null: `per_hour`, `currency`, `source`, `date`; `parts`: the machine,"
+        " disk and address of each",
     )
     hosts: tuple[DocumentHost, ...] = key(
         doc="a list, the chief first; each entry has the following keys",

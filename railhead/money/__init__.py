@@ -1,1 +1,1 @@
-"""Money: amounts and bills in Decimal, pure."""
+"""Money: amounts, prices and bills in Decimal, and the price tables that Railhead ships. Pure."""

@@ -7,8 +7,6 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from railhead.documents.lazy import dataclass
 
-CENT = Decimal("0.01")
-
 
 @dataclass(frozen=True)
 class Amount:
@@ -44,18 +42,28 @@ class Amount:
         return Amount(self.low * times, self.high * times, self.unknown)
 
     def __str__(self) -> str:
-        """`3.12 USD`, `1.76 to 2.10 USD`, `at least 3.12 USD; unknown: ...`, `unknown: ...`."""
-        low, high = cents(self.low), cents(self.high)
-        text = f"{low} USD" if low == high else f"{low} to {high} USD"
+        return self.text()
+
+    def text(self, per: str = "", digits: int = 2) -> str:
+        """`3.12 USD`, `1.76 to 2.10 USD per hour`, `at least 3.12 USD; unknown: spot price of g5`,
+        `unknown: spot price of g5`."""
+        low, high = (f"{_rounded(usd, digits):f}" for usd in (self.low, self.high))
+        unit = " ".join(filter(None, ("USD", per)))
+        text = f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
         if self.known:
-            return f"less than {CENT} USD" if not high and self.high else text
+            little = self.high and not _rounded(self.high, digits)
+            return f"less than {Decimal(1).scaleb(-digits):f} {unit}" if little else text
         what = f"unknown: {', '.join(self.unknown)}"
-        return f"at least {low} USD; {what}" if self.low else what
+        return f"at least {low} {unit}; {what}" if self.low else what
 
 
 def cents(usd: Decimal) -> Decimal:
     """Rounded to the cent, half a cent up."""
-    return usd.quantize(CENT, ROUND_HALF_UP)
+    return _rounded(usd, 2)
+
+
+def _rounded(usd: Decimal, digits: int) -> Decimal:
+    return usd.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
 
 
 def total(amounts: Iterable[Amount]) -> Amount:

@@ -44,8 +44,8 @@ class Price:
     def __str__(self) -> str:
         value = f"{self.low.normalize():f}"
         high = f" to {self.high.normalize():f}" if self.high != self.low else ""
-        said = ", ".join(filter(None, (self.source, self.day)))
-        return f"{value}{high} USD per {self.unit}" + (f" ({said})" if said else "")
+        origin = ", ".join(filter(None, (self.source, self.day)))
+        return f"{value}{high} USD per {self.unit}" + (f" ({origin})" if origin else "")
 
 
 @dataclass(frozen=True)

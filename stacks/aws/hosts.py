@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import ec2
 
+from railhead.documents.clouds import COMMON_FACTS
+
 from ..component.logical_names import named
 from ..component.parts import Part
 from ..config.settings import ClusterConfig
@@ -136,7 +138,7 @@ def _disk(
 ) -> ec2.InstanceRootBlockDeviceArgs:
     """Encrypted with the account's EBS key. gp3 gives 0.25 MiB/s per IOPS at most."""
     return ec2.InstanceRootBlockDeviceArgs(
-        volume_type="gp3",
+        volume_type=COMMON_FACTS["aws"].disk_type,
         volume_size=config.disk_gb,
         throughput=config.disk_mbps,
         iops=max(3000, 4 * config.disk_mbps),

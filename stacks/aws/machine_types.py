@@ -1,18 +1,14 @@
 """The machine types of EC2 and their quotas. Pure; docs/config.md shows them.
 
-A new machine type is one row of `_ROWS`, of `railhead/documents/prices.py` and of docs/config.md.
+A new machine type is one row of `_ROWS`, of `railhead/money/prices/aws.csv` and of docs/config.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from railhead.documents.prices import PRICE_LISTS
-
 from ..machine_types import A10G, A100, H100, L4, L40S, T4, V100, MachineType
 from ..quotas import QuotaNeed
-
-PRICES = PRICE_LISTS["aws"]
 
 # name, vCPUs, GPU type, GPUs, substitute where AWS has retired the type
 _ROWS: tuple[tuple[str, int, str | None, int, str | None], ...] = (
@@ -71,7 +67,7 @@ _ROWS: tuple[tuple[str, int, str | None, int, str | None], ...] = (
     ("m7i.24xlarge", 96, None, 0, None),
 )
 TYPES = {
-    name: MachineType(name, vcpus, gpu, gpus, PRICES.usd_per_hour(name), substitute)
+    name: MachineType(name, vcpus, gpu, gpus, substitute)
     for name, vcpus, gpu, gpus, substitute in _ROWS
 }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from railhead.documents.names import login_name
 from railhead.documents.uri import BucketUri
+from railhead.money.table import Rates
 
 from ..clouds import CLOUDS
 from ..machine_types import MachineType
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 class ClusterConfig:
     """The requested cluster. docs/config.md describes each key.
 
-    `labels` are more tags (on Google Cloud labels) of what is billed; a program of one's own gives
+    `rates` are the prices that the cloud itself has answered; otherwise the table counts. `labels`
+    are more tags (on Google Cloud labels) of what is billed; a program of one's own gives
     them. What may be an Output there, has the type of one.
     """
 
@@ -62,6 +64,7 @@ class ClusterConfig:
     quotas: str = "check"
     contact_email: str | None = None
     price_per_hour: float | None = None
+    rates: Rates | None = field(default=None, repr=False)
     oslogin: bool = False
 
     @property

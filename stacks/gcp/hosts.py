@@ -8,6 +8,8 @@ from typing import Any
 import pulumi
 from pulumi_gcp import compute
 
+from railhead.documents.clouds import COMMON_FACTS
+
 from .. import deadline
 from ..component.logical_names import named
 from ..component.parts import Part
@@ -137,7 +139,7 @@ def _disk(config: ClusterConfig, inputs: HostInputs) -> compute.InstanceBootDisk
         initialize_params=compute.InstanceBootDiskInitializeParamsArgs(
             image=inputs.image.path,
             size=config.disk_gb,
-            type="pd-balanced",
+            type=COMMON_FACTS["gcp"].disk_type,
             labels={**labels(config), ID: inputs.cluster_id},
         ),
     )

@@ -1,19 +1,15 @@
 """The machine types of Compute Engine, their GPUs, zones and quotas. Pure.
 
 Read in 2026; docs/config.md shows them. A new machine type is one row here, one in
-`railhead/documents/prices.py` and one there.
+`railhead/money/prices/gcp.csv` and one there.
 """
 
 from __future__ import annotations
-
-from railhead.documents.prices import PRICE_LISTS
 
 from ..machine_types import A100, A100_80, L4, MachineType
 from ..quotas import EVERYWHERE, QuotaNeed
 
 SERVICE = "compute.googleapis.com"
-
-PRICES = PRICE_LISTS["gcp"]
 
 # GPUs are attached to these.
 N1 = {f"n1-standard-{vcpus}": vcpus for vcpus in (1, 2, 4, 8, 16, 32, 64, 96)}
@@ -84,13 +80,12 @@ ZONES = {
 def machine_type(name: str, gpu_type: str | None, gpu_count: int | None) -> MachineType:
     """The machine type of this name; n1 with GPUs attached. KeyError for an unknown name."""
     if name in WITH_GPUS:
-        return MachineType(name, *WITH_GPUS[name], PRICES.usd_per_hour(name))
+        return MachineType(name, *WITH_GPUS[name])
     vcpus = (N1 | WITHOUT_GPUS)[name]
     if name in WITHOUT_GPUS:
-        return MachineType(name, vcpus, usd_per_hour=PRICES.usd_per_hour(name))
+        return MachineType(name, vcpus)
     assert gpu_type and gpu_count
-    usd = PRICES.usd_per_hour(name, gpu_type, gpu_count)
-    return MachineType(name, vcpus, gpu_type, gpu_count, usd)
+    return MachineType(name, vcpus, gpu_type, gpu_count)
 
 
 def has_local_ssds(name: str) -> bool:

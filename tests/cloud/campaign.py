@@ -22,7 +22,7 @@ from cloud.record import NothingLeft, Part, Record, unfinished
 from places import ROOT
 
 from bootstrap.gpu_tools import tested_on
-from railhead.documents.prices import PRICE_LISTS
+from railhead.money.table import shipped
 
 COMMON = {"count": "2", "deadline_hours": "2", "cloud": ""}
 CONFIG = {
@@ -57,13 +57,14 @@ def usd_per_hour(config: Mapping[str, str]) -> float:
     """The price of all machines; SystemExit where it is not known, as no budget could end it."""
     if config["cloud"] == "local":
         return 0.0
-    gpu = ("nvidia-tesla-t4", 1) if config["machine_type"].startswith("n1-") else ()
-    found = PRICE_LISTS[config["cloud"]].usd_per_hour(config["machine_type"], *gpu)
+    gpu = ("nvidia-tesla-t4", 1) if config["machine_type"].startswith("n1-") else None
+    rates, region = shipped(config["cloud"]), config["region"]
+    found = rates.machine(config["machine_type"], region, gpu, spot=False).amount.exact
     if found is None:
         raise SystemExit(
             f"the price of {config['machine_type']} is not known: another machine type"
         )
-    return found * int(config["count"])
+    return float(found * int(config["count"]))
 
 
 def agreed(record: Record) -> bool:

@@ -25,6 +25,7 @@ AWS = ClusterConfig("aws", "aws-g4dn", 2, "ann", 8.0, region="us-east-1", ssh_us
 AWS = replace(AWS, machine_type="g4dn.12xlarge")
 GCP = ClusterConfig("gcp", "gcp-t4", 1, "ann", 4.0, region="europe-west4", ssh_user="railhead")
 GCP = replace(GCP, machine_type="n1-standard-8", gpu_type="nvidia-tesla-t4", gpu_count=1)
+BUILT_IN = {"gpu_type": None, "gpu_count": None}
 LOCAL = ClusterConfig("local", "lab", 2, "ann", 8.0)
 
 
@@ -110,10 +111,11 @@ def test_a_quota_lacks_what_others_use(
 @pytest.mark.parametrize(
     ("changes", "per_hour"),
     [
-        ({}, 7.824),
-        ({"count": 4}, 15.648),
+        ({}, 7.85592),  # 2 x (3.912 + 100 x 0.08 / 730 + 0.005)
+        ({"count": 4}, 15.71184),
+        ({"disk_gb": 1000}, 8.05318),
         ({"price_per_hour": 3.5}, 3.5),
-        ({"region": "eu-west-1"}, None),  # the table knows one region, and guesses no other
+        ({"region": "eu-west-1"}, None),  # nothing is guessed from another region or market
         ({"spot": True}, None),
     ],
 )
@@ -123,11 +125,29 @@ def test_an_unknown_price_is_not_guessed(changes: dict[str, Any], per_hour: floa
 
 
 def test_every_machine_of_aws_has_a_price_with_its_date() -> None:
-    assert all(machine.usd_per_hour for machine in TYPES.values())
-    dates = {name: cost.price(replace(AWS, machine_type=name)) for name in TYPES}
-    assert {name: found.date for name, found in dates.items() if found}.keys() == TYPES.keys()
-    assert dates["g4dn.xlarge"] and dates["g4dn.xlarge"].date == "2026-07-20"
-    assert dates["m7i.large"] and dates["m7i.large"].date == "2026-02-09"
+    found = {name: cost.price(replace(AWS, machine_type=name)) for name in TYPES}
+    assert {price.date if price else "" for price in found.values()} == {"2026-07-20"}
+
+
+def test_a_price_of_a_spot_machine_is_a_range_and_says_so() -> None:
+    config = replace(AWS, machine_type="g4dn.xlarge", spot=True)
+    assert cost.cost(config).startswith("0.43 to 0.46 USD per hour (2 x machine 0.200, ")
+    price = cost.price(config)
+    assert price and price.parts[0].usd == "0.2" and price.parts[0].high == "0.216"
+
+
+def test_a_cost_until_the_deadline_is_at_most_that_of_the_higher_price() -> None:
+    """8 x 2 x (0.216 + 100 x 0.08 / 730 + 0.005) = 3.7113."""
+    config = replace(AWS, machine_type="g4dn.xlarge", spot=True)
+    assert cost.cost(config).endswith("at most 3.71 USD until the deadline of 8 h")
+
+
+def test_the_unknown_parts_of_a_cost_are_named() -> None:
+    text = cost.cost(replace(AWS, region="eu-west-1", spot=True))
+    first, _, unknown = text.partition("; unknown: ")
+    assert first == "at least 0.01 USD per hour"
+    assert unknown.startswith("spot price of g4dn.12xlarge in eu-west-1, price of a gp3 disk in ")
+    assert "until the deadline" not in text and "pulumi config set price_per_hour" in text
 
 
 @pytest.mark.parametrize(
@@ -135,24 +155,31 @@ def test_every_machine_of_aws_has_a_price_with_its_date() -> None:
     [
         ({}, 8 * 0.0474998 + 0.35, "2026-11-22"),
         ({"gpu_type": "nvidia-tesla-v100", "gpu_count": 4}, 8 * 0.0474998 + 9.92, "2026-11-22"),
-        ({"machine_type": "g2-standard-4", "count": 2}, 2 * 0.70683, "2026-07-30"),
-        ({"machine_type": "e2-standard-2"}, 0.06701, "2026-07-30"),
+        ({**BUILT_IN, "machine_type": "g2-standard-4", "count": 2}, 2 * 0.70683, "2026-07-30"),
+        ({**BUILT_IN, "machine_type": "e2-standard-2"}, 0.06701, "2026-07-30"),
     ],
 )
 def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
     changes: dict[str, Any], per_hour: float, date: str
 ) -> None:
-    assert cost.price(replace(GCP, **changes)) is None  # it is in Europe
-    found = cost.price(replace(GCP, **changes, region="us-central1"))
-    assert found and found.per_hour == pytest.approx(per_hour, abs=1e-4)
+    europe = cost.price(replace(GCP, **changes))
+    assert europe and europe.per_hour is None
+    config = replace(GCP, **changes, region="us-central1")
+    found, more = cost.price(config), config.count * (100 * 0.10 / 730 + 0.005)
+    assert found and found.per_hour == pytest.approx(per_hour + more, abs=1e-4)
     assert found.date == date
 
 
 @pytest.mark.parametrize(
     ("config", "document", "cost", "end"),
     [
-        (AWS, golden("aws"), "7.82 USD per hour", "2026-11-21T18:00:00Z"),
-        (GCP, golden("gcp"), "not in our table", "4 hours after each start of a host"),
+        (AWS, golden("aws"), "7.86 USD per hour", "2026-11-21T18:00:00Z"),
+        (
+            GCP,
+            golden("gcp"),
+            "unknown: price of n1-standard-8 in europe-west4",
+            "4 hours after each start of a host",
+        ),
         (LOCAL, golden("local"), "costs nothing", "none: nothing stops it"),
     ],
 )

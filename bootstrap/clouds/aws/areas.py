@@ -11,18 +11,18 @@ from typing import Any
 
 from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
-from railhead.documents.prices import PRICE_LISTS
+from railhead.money.table import ADDRESS as ADDRESS_PRICE
+from railhead.money.table import shipped
 
 from ...errors import RailheadError, UsageError
 from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Forbidden, Lists, Resource
 from ..base import Refused
 from ..bucket import Bucket
-from ..costs import DAYS
+from ..costs import bucket_per_day, disk_rate, per_day
 from ..machines import MOST_PAGES, Place, too_many
-from ..storage import GB, count_objects, describe_contents
+from ..storage import count_objects, describe_contents
 from .client import UNAUTHORIZED, AwsClient, connect, shared_session
 from .ec2 import REGION_OF_LISTS, Instance, account, enabled_regions, reservations
-from .instances import DISKS, OBJECTS
 from .kinds import (
     ADDRESS,
     CLUSTER,
@@ -50,8 +50,6 @@ from .scheduler import Schedule
 GLOBAL = "all regions"
 WITHOUT_LOCATION = "us-east-1"  # S3's region of buckets whose LocationConstraint is empty
 SCHEDULE, ROLE = "schedule", "role"
-# USD per hour of a public address, in use or not; aws.amazon.com/vpc/pricing, 2026.
-ADDRESS_PER_HOUR = 0.005
 # In a shell, the versions of all objects as lines, and each of them.
 QUERY = " --output text --query '[Versions,DeleteMarkers][][].[Key,VersionId]'"
 READ = """IFS="$(printf '\\t')" read -r key version"""
@@ -167,10 +165,8 @@ class Region:
     def _price(self, instance: Instance) -> float | None:
         if instance.state == "stopped":
             return 0.0
-        prices = PRICE_LISTS["aws"]
-        known = self.name == prices.region and not instance.is_spot
-        per_hour = prices.usd_per_hour(instance.InstanceType) if known else None
-        return None if per_hour is None else per_hour * 24
+        kind, spot = instance.InstanceType, instance.is_spot
+        return per_day(shipped("aws").machine(kind, self.name, spot=spot))
 
     def _listed(self, kind: Kind) -> Iterator[Resource]:
         for one in described(self.client, kind, "tag-key", CLUSTER, ID):
@@ -182,13 +178,15 @@ class Region:
     def _bill(self, kind: Kind, one: Described) -> tuple[str, float | None]:
         """What is billed of a resource, for people and in USD per day."""
         if kind is DISK:
-            known = DISKS.get(self.name) if one.get("VolumeType") == "gp3" else None
-            usd = None if known is None else one["Size"] * known / DAYS
-            return f"{one['Size']} GB {one.get('VolumeType', '')}, {one.get('State', '')}", usd
+            volume = str(one.get("VolumeType", ""))
+            usd = per_day(disk_rate("aws", volume, self.name), one["Size"])
+            return f"{one['Size']} GB {volume}, {one.get('State', '')}", usd
         if kind is SNAPSHOT:  # billed by the blocks that changed: EC2 does not report how many
             return f"of a disk of {one.get('VolumeSize', 0)} GB", None
         if kind is ADDRESS:
-            return str(one.get("PublicIp", "")), ADDRESS_PER_HOUR * 24
+            return str(one.get("PublicIp", "")), per_day(
+                shipped("aws").rate(*ADDRESS_PRICE, self.name)
+            )
         return "", 0.0
 
     def _schedules(self) -> Iterator[Resource]:
@@ -287,7 +285,6 @@ class Global:
         region = str(answer.get("LocationConstraint") or WITHOUT_LOCATION)
         store = S3(self.clients.get(region, self.client), name)
         contents = count_objects(store)
-        price = OBJECTS.by_region.get(region) if contents.whole else None
         return Resource(
             BUCKET,
             name,
@@ -296,7 +293,7 @@ class Global:
             _ends_bucket(name, region, contents.versions),
             partial(_remove_bucket, store),
             since,
-            None if price is None else contents.size / GB * price / DAYS,
+            bucket_per_day("aws", region, contents),
         )
 
 

@@ -31,12 +31,6 @@ from .ec2 import Instance, Rule, Rules, Volumes, account, reservations
 from .s3 import S3
 
 EC2 = "EC2 DescribeInstances"
-# USD per GB and month, by region, as of July 2026.
-DISKS = {"us-east-1": 0.08, "us-east-2": 0.08, "us-west-2": 0.08}  # of type gp3
-OBJECTS = cloud_costs.Prices(
-    {"us-east-1": 0.023, "us-east-2": 0.023, "us-west-2": 0.023},
-    "S3 Standard, first 50 TB; aws.amazon.com/s3/pricing, July 2026",
-)
 SPOT = "one-time spot: EC2 can terminate it, not stop it"
 
 _KEYS = re.compile(
@@ -166,16 +160,15 @@ class Aws:
         if not bucket:
             return disks
         store = S3(self._client, bucket_uri(bucket, error=UsageError).bucket)
-        return [*disks, *cloud_costs.bucket(store, region, OBJECTS)]
+        return [*disks, *cloud_costs.bucket(store, region, "aws")]
 
     def _disks(self) -> Iterator[Cost]:
         filters = [{"Name": "attachment.instance-id", "Values": list(self._names)}]
         for disk in ask(Volumes, self._client, "ec2", "describe_volumes", Filters=filters).Volumes:
             held_by = ", ".join(self._names[attached.InstanceId] for attached in disk.Attachments)
-            is_known = disk.VolumeType == "gp3"
-            price = DISKS.get(self.inventory.region or "") if is_known else None
             what = f"disk {disk.VolumeId} of {held_by}, {disk.Size} GB"
-            yield cloud_costs.disk(what, disk.Size, price)
+            rate = cloud_costs.disk_rate("aws", disk.VolumeType, self.inventory.region)
+            yield cloud_costs.disk(what, disk.Size, rate)
 
     def account(self) -> str:
         """The account of the current credentials."""

@@ -13,18 +13,17 @@ from functools import partial
 from typing import TypeVar
 
 from railhead.documents.lazy import dataclass
-from railhead.documents.prices import PRICE_LISTS
+from railhead.money.table import shipped
 
 from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Incomplete, Lists, Resource
 from ..base import Refused
 from ..bucket import Bucket
-from ..costs import DAYS
+from ..costs import bucket_per_day, disk_rate, per_day
 from ..machines import MOST_PAGES, Place, too_many
-from ..storage import GB, count_objects, describe_contents
+from ..storage import count_objects, describe_contents
 from .client import GoogleClient, connect, default_project, endpoint
 from .compute import STATES
 from .gcs import Gcs
-from .instances import DISKS, OBJECTS
 from .labels import CLUSTER, ID, OWNER, read_description
 from .listed import (
     Accounts,
@@ -188,7 +187,6 @@ class Project:
         store = Gcs(self.client, bucket.name)
         contents = count_objects(store)
         region = bucket.location.lower()
-        price = OBJECTS.by_region.get(region) if contents.whole else None
         words = ["gcloud", "storage", "buckets", "delete", f"gs://{bucket.name}"]
         if contents.versions:
             words = ["gcloud", "storage", "rm", "--recursive", "--all-versions", words[-1]]
@@ -200,7 +198,7 @@ class Project:
             shlex.join(words),
             partial(_remove_bucket, store),
             moment(bucket.timeCreated),
-            None if price is None else contents.size / GB * price / DAYS,
+            bucket_per_day("gcp", region, contents),
             bucket.labels.get(CLUSTER),
             bucket.labels.get(ID),
             owner=bucket.labels.get(OWNER),
@@ -273,21 +271,23 @@ def _usd_per_day(kind: Kind, item: Item) -> float | None:
     if kind.what == MACHINE:
         return _price(item)
     if kind.what == "disk":
-        per_month = DISKS.get(_last(item.type)) if item.place.startswith("us-central1") else None
-        return None if per_month is None else int(item.sizeGb or 0) * per_month / DAYS
+        rate = disk_rate("gcp", _last(item.type), _region(item))
+        return per_day(rate, int(item.sizeGb or 0))
     return None if kind.what in ("snapshot", "address") else 0.0
 
 
 def _price(item: Item) -> float | None:
     if item.status in ("TERMINATED", "STOPPED"):
         return 0.0
-    prices = PRICE_LISTS["gcp"]
-    if not item.place.startswith(f"{prices.region}-") or _is_spot(item):
-        return None
     gpus = item.guestAccelerators
-    gpu, count = (_last(gpus[0].acceleratorType), gpus[0].acceleratorCount) if gpus else (None, 0)
-    per_hour = prices.usd_per_hour(_last(item.machineType), gpu, count)
-    return None if per_hour is None else per_hour * 24
+    attached = (_last(gpus[0].acceleratorType), gpus[0].acceleratorCount) if gpus else None
+    kind, region, spot = _last(item.machineType), _region(item), _is_spot(item)
+    return per_day(shipped("gcp").machine(kind, region, attached, spot=spot))
+
+
+def _region(item: Item) -> str:
+    """The region of its zone; or it is in a region."""
+    return re.sub(r"-[a-z]$", "", item.place)
 
 
 def _last(address: str) -> str:

@@ -34,15 +34,6 @@ COMPUTE = "Compute Engine instances.get"
 KIND = "max-run-duration"
 STOCK_OUTS = (*COMMON_FACTS["gcp"].no_capacity, "insufficientCapacity", "UNSUPPORTED_OPERATION")
 MOST_HOURS = 168
-# USD per GB and month in us-central1, as of July 2026.
-DISKS = {"pd-standard": 0.04, "pd-balanced": 0.10, "pd-ssd": 0.17}
-AT_20 = "us-central1 us-east1 us-east5 us-south1 us-west1 europe-north1 europe-west1"
-AT_23 = "us-east4 us-west2 us-west3 us-west4 europe-west2"
-# us-central1 from the page of 2026-09-20, the others from a copy of 2025.
-OBJECTS = cloud_costs.Prices(
-    {**dict.fromkeys(AT_20.split(), 0.020), **dict.fromkeys(AT_23.split(), 0.023)},
-    "Standard storage; cloud.google.com/storage/pricing, 2025 to September 2026",
-)
 
 _ID = re.compile(r"projects/([^/]+)/zones/([^/]+)/instances/([^/]+)")
 
@@ -206,12 +197,13 @@ class Gcp:
                 kind = details.type.rpartition("/")[2]
                 gigabytes = int(details.sizeGb or disk.diskSizeGb)
                 what = f"disk {source.rpartition('/')[2]} of {host.name}, {gigabytes} GB {kind}"
-                yield cloud_costs.disk(what, gigabytes, DISKS.get(kind))
+                rate = cloud_costs.disk_rate("gcp", kind, self.inventory.region)
+                yield cloud_costs.disk(what, gigabytes, rate)
 
     def _bucket(self) -> Iterator[Cost]:
         if self.inventory.bucket:
             store = Gcs(self._client, bucket_uri(self.inventory.bucket, error=UsageError).bucket)
-            yield from cloud_costs.bucket(store, self.inventory.region, OBJECTS)
+            yield from cloud_costs.bucket(store, self.inventory.region, "gcp")
 
 
 def _path(host: Host) -> str:

@@ -12,7 +12,7 @@ from places import CASES
 from bootstrap.errors import UsageError
 from bootstrap.inventory.document import from_document, to_document
 from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
-from railhead.documents.cluster import DocumentDeadline, Gpu, Price
+from railhead.documents.cluster import ClusterPrice, DocumentDeadline, Gpu
 
 DOCUMENTS = CASES / "documents"
 CLUSTERS = sorted(path.stem for path in DOCUMENTS.glob("cluster-*.json"))
@@ -50,7 +50,7 @@ def test_what_a_stack_writes_is_known_to_the_last_key() -> None:
             )
             for i, at in enumerate(("2026-11-21T18:00:00Z", "2026-11-21T18:00:40Z"), start=1)
         ),
-        price=Price(7.824, "USD", "AWS price list, on demand", "2026-11-01"),
+        price=ClusterPrice(7.824, "USD", "AWS price list, on demand", "2026-11-01"),
         cluster_id="0a1b2c3d4e5f",
         hosts=tuple(
             Host(

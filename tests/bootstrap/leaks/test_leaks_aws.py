@@ -15,6 +15,7 @@ from standins.aws.whole_cluster import tags, whole_cluster
 from standins.leak_reports import LIVES, HasStacks, Run, ids, of
 from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
+from bootstrap.clouds.aws import areas
 from bootstrap.clouds.aws import client as aws
 from bootstrap.clouds.base import Refused
 from bootstrap.errors import UsageError
@@ -25,6 +26,7 @@ from bootstrap.leaks.command import leaks
 from bootstrap.lifecycle import stack_machines
 from railhead.documents.leaks import LEAKED, LIVING, OTHERS, RECORDED, UNKNOWN
 from railhead.documents.options.hosts import LeaksOptions, TeardownOptions
+from railhead.money.table import Rates
 
 pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
 LOST, BOBS = "0a1b2c3d4e5f", "bbbbbbbbbbbb"
@@ -70,7 +72,7 @@ def test_everything_is_listed_with_its_owner_stack_time_cost_and_command(run: Ru
         assert row.end.startswith("aws ")
     assert all(rows[kind].since for kind in ("machine", "disk", "snapshot", "bucket", "role"))
     assert rows["machine"].usd_per_day == 12.624 and "g4dn.xlarge" in rows["machine"].details
-    assert rows["disk"].usd_per_day == round(100 * 0.08 / 30.4, 4)
+    assert rows["disk"].usd_per_day == round(100 * 0.08 * 24 / 730, 4)
     assert rows["snapshot"].usd_per_day is None and rows["network"].usd_per_day == 0
     assert rows["bucket"].details.startswith("2 objects with their old versions")
 
@@ -112,7 +114,10 @@ def test_without_pulumi_the_next_command_installs_it(
     assert str(error.hint).startswith("https://www.pulumi.com/docs/install/")
 
 
-def test_prices_are_not_guessed_in_a_region_without_a_price_list(run: Run) -> None:
+def test_a_price_that_is_in_no_table_is_not_guessed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(areas, "shipped", lambda cloud: Rates(()))
     whole_cluster(tags("gpu", "ann", LOST), "us-west-2")
     rows = of(run()[0], LEAKED)
     assert rows["machine"].usd_per_day is None and rows["machine"].place.startswith("us-west-2")

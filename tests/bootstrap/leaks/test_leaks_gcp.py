@@ -121,7 +121,7 @@ def test_everything_is_listed_over_all_pages_with_its_cost_and_command(
     assert all(row.cluster_id == LOST and row.owner == "ann" for row in rows.values())
     assert rows["machine"].usd_per_day == round(24 * (8 * 0.0474998 + 0.35), 4)
     assert "n1-standard-8 with 1 nvidia-tesla-t4, running" in rows["machine"].details
-    assert rows["disk"].usd_per_day == round(100 * 0.10 / 30.4, 4)
+    assert rows["disk"].usd_per_day == round(100 * 0.10 * 24 / 730, 4)
     assert rows["machine"].since == "2026-11-20 18:00:00 UTC"
     assert rows["machine"].end == (
         f"gcloud compute instances delete gpu-1 --project {OURS} --zone us-central1-a"

@@ -26,7 +26,7 @@ from bootstrap.inventory.stack_state import (
 from bootstrap.lifecycle import destroy
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.lifecycle.stack_machines import StackMachines, find, merge
-from railhead.documents.cluster import Price
+from railhead.documents.cluster import ClusterPrice
 from railhead.documents.codec import encode
 
 AWS_INSTANCE, GCP_INSTANCE = "aws:ec2/instance:Instance", "gcp:compute/instance:Instance"
@@ -35,7 +35,7 @@ GOLDEN = json.loads((CASES / "documents/cluster-aws.json").read_text())
 DOCUMENT = replace(from_document(GOLDEN), stack="g4dn")
 FIRST, SECOND = (host.id or "" for host in DOCUMENT.hosts)
 ID = "0a1b2c3d4e5f"
-PRICE = Price(0.526, "USD", "list", "July 2026")
+PRICE = ClusterPrice(0.526, "USD", "list", "July 2026")
 
 
 def made(id_: str, name: str) -> StateMachine:

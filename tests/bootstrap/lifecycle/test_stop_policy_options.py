@@ -29,7 +29,7 @@ from bootstrap.runs.launch import StopPolicy
 from bootstrap.runs.run import Run
 from bootstrap.ssh.session import ConnectionLost
 from bootstrap.workflows import attach
-from railhead.documents.cluster import Price
+from railhead.documents.cluster import ClusterPrice
 from railhead.documents.codec import encode
 from railhead.documents.options.runs import EndingOptions
 from railhead.documents.runs.result import Result
@@ -37,7 +37,7 @@ from railhead.documents.runs.run_record import RunRecord
 from railhead.documents.runs.state import Machines
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)
-PRICE = Price(7.824, "USD", "x", "2026-11-01")
+PRICE = ClusterPrice(7.824, "USD", "x", "2026-11-01")
 OURS = Inventory("dev", (Host("m1", "192.0.2.1"),), cloud="aws", price=PRICE, stack="dev")
 
 

@@ -34,13 +34,14 @@ from bootstrap.report.page import evaluation as evaluation_markup
 from bootstrap.report.timeline import events_of, spans_of
 from bootstrap.report.write import composed, read_runs, report
 from bootstrap.runs.request import record_of
-from railhead.documents.cluster import Price
+from railhead.documents.cluster import ClusterPrice
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.evaluation import Evaluation
 from railhead.documents.runs.manifest import home_name
 from railhead.documents.runs.result import Result
 from railhead.documents.runs.run import BuiltIn, RunDocument, Script
 from railhead.documents.runs.run_record import RunRecord
+from railhead.money import host
 
 if TYPE_CHECKING:
     from standins.stores.buckets import OnGcs
@@ -208,22 +209,27 @@ def test_the_page_has_the_samples_of_each_rank_and_when_its_machines_stopped() -
 
 
 def test_the_cost_is_shown_where_the_price_is_known() -> None:
-    facts = RunFacts("r", Path(), "c", result=Result(state="succeeded", seconds=1800), price=3.0)
-    assert facts.cost == 1.5
-    assert RunFacts("r", Path(), "c", result=Result(state="failed", seconds=1800)).cost is None
-    assert (
-        RunFacts("r", Path(), "c", result=Result(state="failed", seconds=1e308), price=1e5).cost
-        is None
+    parts = host.read(ClusterPrice(3.0, "USD", "list", "2026-07"), 1)
+    facts = RunFacts(
+        "r",
+        Path(),
+        "c",
+        run_document(),
+        result=Result(state="succeeded", seconds=1800),
+        parts=parts,
     )
+    assert str(facts.cost) == f"{1.5 * len(facts.hosts):.2f} USD"
+    assert replace(facts, parts=()).cost is None
+    assert replace(facts, result=Result(state="succeeded", seconds=1e308)).cost is None
 
 
 def test_a_run_on_a_part_of_the_hosts_costs_a_part_of_the_price() -> None:
-    price = Price(8.0, "EUR", "list", "2026-07")
+    price = ClusterPrice(8.0, "USD", "list", "2026-07")
     inventory = replace(parse_hosts("h1,h2,h3,h4"), name="c", price=price)
     local_state.save_cluster(inventory)
     save_run(Path("results").absolute() / FIRST, run_document(run_id=FIRST))
     facts = read_run(FIRST)
-    assert (facts.price, facts.currency) == (2.0, "EUR")
+    assert len(facts.hosts) == 1 and facts.price and facts.price.exact == 2
 
 
 def test_a_run_without_results_names_the_next_command() -> None:

@@ -15,9 +15,11 @@ from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
 from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
 from bootstrap.workflows.series import scale
+from railhead.documents.cluster import ClusterPrice
 from railhead.documents.options.runs import ScaleOptions, StartOptions
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.result import Result
+from railhead.money import host
 
 
 @pytest.fixture
@@ -29,8 +31,10 @@ def hosts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
 def sized(ranks: int, speed: float, price: float | None = None) -> RunFacts:
     """A run of so many ranks with this throughput, and 10 seconds an epoch."""
     document = run_document(size=ranks, hosts=RUN.hosts * ranks)
+    whole = ClusterPrice(price, "USD", "list", "2026") if price else None
+    parts = host.read(whole, len(document.hosts))
     run = RunFacts(
-        f"r{ranks}", Path(), "c", document, result=Result(state="succeeded"), price=price
+        f"r{ranks}", Path(), "c", document, result=Result(state="succeeded"), parts=parts
     )
     epochs = [
         Record("epoch", epoch=e, time=10.0 * e, figures={"samples_per_s": speed}) for e in (1, 2, 3)
@@ -43,7 +47,8 @@ def test_efficiency_and_where_more_stops_paying() -> None:
     points = points_of([sized(4, 250, 4.0), sized(1, 100, 1.0), sized(2, 190, 2.0)])
     assert [point.ranks for point in points] == [1, 2, 4]
     assert [round(efficiency(p, points[0]), 3) for p in points] == [1.0, 0.95, 0.625]
-    assert points[2].epoch_seconds == 10.0 and points[2].epoch_cost == pytest.approx(4 * 10 / 3600)
+    assert points[2].epoch_seconds == 10.0
+    assert str(points[2].epoch_cost) == "0.01 USD"  # 4 USD per hour
     last, gain = pays_until(points)
     assert last.ranks == 2 and gain == pytest.approx(0.3)
     assert sentence(points).startswith("More than 2 ranks do not pay: each added rank brings 30 %")

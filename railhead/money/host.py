@@ -1,0 +1,141 @@
+"""What each host of a cluster is billed for, and its form in the cluster document. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from decimal import Decimal
+
+from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.cluster import ClusterPrice, PricePart
+from railhead.documents.lazy import dataclass
+
+from .amount import Amount, total
+from .bill import HOURS, Price, Rate, UnknownPrice
+from .table import ADDRESS, Rates
+
+MACHINE, DISK, PUBLIC = "machine", "disk", "address"
+CURRENCY = "USD"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that each host is billed for: `quantity` units at a rate."""
+
+    what: str
+    rate: Rate
+    quantity: Decimal = Decimal(1)
+
+    @property
+    def per_hour(self) -> Amount:
+        """For one hour."""
+        return self.rate.amount * (self.quantity / HOURS[self.rate.unit])
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A machine of a stack: `gpus` are those that are attached to it, a type and a number."""
+
+    cloud: str
+    region: str | None
+    machine_type: str
+    gpus: tuple[str, int] | None = None
+    spot: bool = False
+    disk_gb: int = 100
+
+
+def parts_of(wanted: Wanted, rates: Rates) -> tuple[Part, ...]:
+    """The machine, its disk and its public address."""
+    disk = rates.rate(DISK, COMMON_FACTS[wanted.cloud].disk_type, wanted.region)
+    machine = rates.machine(wanted.machine_type, wanted.region, wanted.gpus, spot=wanted.spot)
+    return (
+        Part(MACHINE, machine),
+        Part(DISK, disk, Decimal(wanted.disk_gb)),
+        Part(PUBLIC, rates.rate(*ADDRESS, wanted.region, spot=wanted.spot)),
+    )
+
+
+def documented(parts: Iterable[Part], hosts: int) -> ClusterPrice:
+    """The price of so many hosts, for the cluster document."""
+    parts = tuple(parts)
+    amount = total(part.per_hour for part in parts) * hosts
+    machine = parts[0].rate
+    known = isinstance(machine, Price)
+    return ClusterPrice(
+        per_hour=float(round(amount.low, 5)) if known else None,
+        currency=CURRENCY,
+        source=machine.source if isinstance(machine, Price) else str(machine),
+        date=machine.day if isinstance(machine, Price) else "",
+        parts=tuple(map(_part, parts)),
+    )
+
+
+def _part(part: Part) -> PricePart:
+    rate, quantity = part.rate, float(part.quantity)
+    if isinstance(rate, UnknownPrice):
+        return PricePart(part.what, rate.what, quantity, rate.unit, source=rate.why)
+    high = str(rate.high) if rate.high != rate.low else None
+    low = str(rate.low)
+    return PricePart(part.what, rate.what, quantity, rate.unit, low, high, rate.day, rate.source)
+
+
+def read(price: ClusterPrice | None, hosts: int) -> tuple[Part, ...]:
+    """What each host is billed for, as a document has it. One without parts, of an older version or
+    of a price of the config, has the price of all hosts together."""
+    if price is None:
+        return ()
+    if price.currency != CURRENCY:
+        return (Part(MACHINE, UnknownPrice(f"a price in {price.currency}", "not in USD")),)
+    if price.parts:
+        return tuple(map(_read, price.parts))
+    each = Decimal(str(price.per_hour or 0)) / max(1, hosts)
+    what = "price of the machines"
+    return (Part(MACHINE, Price(what, each, each, "h", price.date, price.source)),)
+
+
+def _read(part: PricePart) -> Part:
+    quantity = Decimal(str(part.quantity))
+    if part.usd is None:
+        return Part(part.what, UnknownPrice(part.name, part.source), quantity)
+    low, high = Decimal(part.usd), Decimal(part.high or part.usd)
+    rate = Price(part.name, low, high, part.unit, part.day, part.source)
+    return Part(part.what, rate, quantity)
+
+
+def scaled(price: ClusterPrice, before: int, hosts: int) -> ClusterPrice:
+    """The price of another number of the same hosts."""
+    whole = price.per_hour
+    return replace(price, per_hour=None if whole is None else whole * hosts / max(1, before))
+
+
+def per_hour(parts: Iterable[Part], hosts: int) -> Amount:
+    """All hosts together while they run."""
+    return total(part.per_hour for part in parts) * hosts
+
+
+def stopped(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """What a stopped host is billed for: both clouds take its address back, and keep its disk."""
+    return tuple(part for part in parts if part.what == DISK)
+
+
+def describe(parts: Iterable[Part], hosts: int, hours: float | None = None) -> str:
+    """`1.08 USD per hour (2 x machine 0.526, disk 0.011, address 0.005; AWS price list 2026-07-20),
+    at most 8.67 USD until the deadline of 8 h`."""
+    parts = tuple(parts)
+    whole = per_hour(parts, hosts)
+    each = [f"{part.what} {part.per_hour.low:.3f}" for part in parts if part.per_hour.known]
+    what = f"{hosts} x {', '.join(each)}; " if len(parts) > 1 and each else ""
+    text = f"{whole.text('per hour')} ({what}{_sources(parts)})"
+    if hours is None or not whole.known:
+        return text
+    at_most = Amount.of((whole * Decimal(str(hours))).high)
+    return f"{text}, at most {at_most} until the deadline of {hours:g} h"
+
+
+def _sources(parts: Iterable[Part]) -> str:
+    """The sources with their days, each once."""
+    sources = dict.fromkeys(
+        f"{rate.source} {rate.day}".strip() if isinstance(rate := part.rate, Price) else rate.why
+        for part in parts
+    )
+    return ", ".join(sources)

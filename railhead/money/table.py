@@ -1,0 +1,147 @@
+"""Rows of prices, and the tables that Railhead ships: one file per cloud in `prices`.
+
+`prices/sources.csv` has the address and the licence of each source. A price is that of exactly one
+row; otherwise it is unknown, and the reason has the rows that match.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import replace
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+from railhead.documents.lazy import dataclass
+
+from .amount import total
+from .bill import Price, Rate, UnknownPrice
+
+FOLDER = Path(__file__).parent / "prices"
+ON_DEMAND, SPOT = "on demand", "spot"
+EVERYWHERE = "all"  # the region of a price that is the same in all regions
+OBJECTS, ADDRESS = ("objects", "standard"), ("address", "public")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A price of a cloud, in texts, as a table and a kept answer of a cloud have it.
+
+    Attributes:
+        kind: `machine`, `vcpu` (with its memory), `gpu` (attached to a machine), `disk`, `address`,
+            `objects` or `traffic`.
+        item: the machine type, its family, the type of GPU or of disk.
+        market: `on demand` or `spot`; empty where there is no difference.
+        usd, high: the price, or the lowest and the highest of a range; otherwise `high` is empty.
+        day: when it was read: 2026-07-20, 2026-07 or 2026, as it is known.
+    """
+
+    kind: str
+    item: str
+    region: str
+    market: str
+    usd: str
+    high: str
+    unit: str
+    day: str
+    source: str
+
+    def is_for(self, kind: str, item: str, region: str, market: str) -> bool:
+        """Whether this is the price of an item in a region."""
+        here = self.region in (region, EVERYWHERE) and self.market in (market, "")
+        return here and (self.kind, self.item) == (kind, item)
+
+    @property
+    def price(self) -> Price:
+        """As a price."""
+        name = name_of(self.kind, self.item, self.region, spot=self.market == SPOT)
+        high = Decimal(self.high or self.usd)
+        return Price(name, Decimal(self.usd), high, self.unit, self.day, self.source)
+
+    def __str__(self) -> str:
+        place = " ".join(filter(None, (self.item, self.market, self.region)))
+        return f"{place}: {self.price}"
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Prices of a cloud. What `rows` lack, `others` may have: a table, below what the cloud itself
+    has answered."""
+
+    rows: tuple[Row, ...]
+    others: Rates | None = None
+
+    def rate(self, kind: str, item: str, region: str | None, *, spot: bool = False) -> Rate:
+        """The price of one item."""
+        market = SPOT if spot else ON_DEMAND
+        found = [row for row in self.rows if row.is_for(kind, item, region or "", market)]
+        if not found and self.others:
+            return self.others.rate(kind, item, region, spot=spot)
+        return only(found, name_of(kind, item, region, spot=spot))
+
+    def machine(
+        self, name: str, region: str | None, gpus: tuple[str, int] | None = None, *, spot: bool
+    ) -> Rate:
+        """The price of a machine with the GPUs that are attached to it, a type and a number. Where
+        the type has no row, its vCPUs and GPUs are added up."""
+        whole = self.rate("machine", name, region, spot=spot)
+        family, vcpus = name.partition("-")[0], name.rpartition("-")[2]
+        if not isinstance(whole, UnknownPrice) or not vcpus.isdecimal():
+            return whole
+        parts = [(self.rate("vcpu", family, region, spot=spot), int(vcpus))]
+        if gpus:
+            parts.append((self.rate("gpu", gpus[0], region, spot=spot), gpus[1]))
+        return composed(whole.what, parts)
+
+
+def only(rows: list[Row], what: str) -> Rate:
+    """The price of the one row; unknown for none and for several."""
+    if len(rows) == 1:
+        return rows[0].price
+    several = f"{len(rows)} rows match: {'; '.join(map(str, rows))}"
+    return UnknownPrice(what, several if rows else "no table and no answer of the cloud has it")
+
+
+def composed(what: str, parts: Iterable[tuple[Rate, int]]) -> Rate:
+    """One price per hour of several, each with a number; unknown if one of them is. Its day is the
+    oldest."""
+    parts = list(parts)
+    for rate, _ in parts:
+        if isinstance(rate, UnknownPrice):
+            return UnknownPrice(what, rate.why)
+    prices = [rate for rate, _ in parts if isinstance(rate, Price)]
+    amount = total(rate.amount * number for rate, number in parts)
+    sources = ", ".join(dict.fromkeys(price.source for price in prices))
+    return Price(what, amount.low, amount.high, "h", min(price.day for price in prices), sources)
+
+
+def name_of(kind: str, item: str, region: str | None, *, spot: bool = False) -> str:
+    """What is priced, in words: `spot price of g5.xlarge in eu-west-1`."""
+    items = {"machine": item, "vcpu": f"a vCPU of {item}", "disk": f"a {item} disk"}
+    market = f"{SPOT} " if spot else ""
+    place = "" if region == EVERYWHERE else f" in {region or 'no region'}"
+    return f"{market}price of {items.get(kind, f'{kind} {item}')}{place}"
+
+
+@cache
+def shipped(cloud: str) -> Rates:
+    """The table of a cloud; empty for a cloud without one."""
+    path = FOLDER / f"{cloud}.csv"
+    return Rates(tuple(map(_named, _lines(path))) if path.is_file() else ())
+
+
+@cache
+def sources() -> dict[str, dict[str, str]]:
+    """Name, licence and address of each source, by its key."""
+    return {line["source"]: line for line in _lines(FOLDER / "sources.csv")}
+
+
+def _named(line: dict[str, str]) -> Row:
+    row = Row(**line)
+    return replace(row, source=sources()[row.source]["name"])
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))

@@ -1,0 +1,114 @@
+"""The price tables that are shipped, and how a price is found in one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pytest
+
+from railhead.money import host
+from railhead.money.bill import Price, UnknownPrice
+from railhead.money.host import Wanted
+from railhead.money.table import ON_DEMAND, SPOT, Rates, Row, shipped, sources
+
+CLOUDS = ("aws", "gcp")
+ROW = Row("machine", "g4dn.xlarge", "us-east-1", ON_DEMAND, "0.526", "", "h", "2026-07-20", "list")
+OTHER = replace(ROW, usd="0.53", source="page")
+OLDEST = timedelta(days=366)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_every_row_is_of_one_price(cloud: str) -> None:
+    """Two rows for one thing would make its price unknown."""
+    for row in (rates := shipped(cloud)).rows:
+        rate = rates.rate(row.kind, row.item, row.region, spot=row.market == SPOT)
+        assert isinstance(rate, Price) and 0 <= rate.low <= rate.high and rate.high > 0
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_no_row_is_older_than_a_year(cloud: str) -> None:
+    """Read the prices again, and give them the day."""
+    old = [str(row) for row in shipped(cloud).rows if date.today() - day_of(row) > OLDEST]
+    assert old == []
+
+
+def day_of(row: Row) -> date:
+    """The first day that it may mean: 2026-07 is 2026-07-01."""
+    return date.fromisoformat(row.day + "-01-01"[len(row.day) - 4 :])
+
+
+def test_a_day_may_be_a_month_or_a_year() -> None:
+    days = {"2026": (2026, 1, 1), "2026-07": (2026, 7, 1), "2026-07-20": (2026, 7, 20)}
+    assert {day: day_of(replace(ROW, day=day)) for day in days} == {
+        day: date(*parts) for day, parts in days.items()
+    }
+
+
+def test_every_source_has_a_licence_and_an_address() -> None:
+    used = {row.source for cloud in CLOUDS for row in shipped(cloud).rows}
+    assert used == {source["name"] for source in sources().values()}
+    assert all(
+        one["licence"] and one["address"].startswith("https://") for one in sources().values()
+    )
+
+
+def test_a_price_that_two_rows_have_is_refused_with_both() -> None:
+    rate = Rates((ROW, OTHER)).rate("machine", "g4dn.xlarge", "us-east-1")
+    assert isinstance(rate, UnknownPrice)
+    assert rate.why.startswith("2 rows match: ") and "(list, " in rate.why and "(page, " in rate.why
+
+
+def test_an_answer_of_the_cloud_comes_before_the_table() -> None:
+    rates = Rates((OTHER,), Rates((ROW, replace(ROW, region="us-west-2"))))
+    assert rates.rate("machine", "g4dn.xlarge", "us-east-1").amount.exact == Decimal("0.53")
+    assert rates.rate("machine", "g4dn.xlarge", "us-west-2").amount.exact == Decimal("0.526")
+
+
+def test_two_answers_of_the_cloud_are_not_mended_by_the_table() -> None:
+    rate = Rates((OTHER, OTHER), Rates((ROW,))).rate("machine", "g4dn.xlarge", "us-east-1")
+    assert isinstance(rate, UnknownPrice)
+
+
+@pytest.mark.parametrize(
+    ("cloud", "machine", "region", "gpus", "spot", "usd"),
+    [
+        ("aws", "g4dn.xlarge", "us-east-1", None, False, "0.526"),
+        ("aws", "g4dn.xlarge", "eu-north-1", None, False, "0.558"),
+        ("aws", "g5.xlarge", "eu-north-1", None, False, None),
+        ("aws", "g4dn.xlarge", None, None, False, None),
+        ("aws", "g4dn.2xlarge", "us-east-1", None, True, None),
+        ("gcp", "n1-standard-4", "us-central1", ("nvidia-tesla-t4", 1), False, "0.5399992"),
+        ("gcp", "n1-standard-4", "us-central1", ("nvidia-tesla-p4", 1), False, None),
+        ("gcp", "n1-standard-4", "europe-west4", ("nvidia-tesla-t4", 1), False, None),
+        ("gcp", "g2-standard-4", "us-central1", None, False, "0.70683"),
+        ("gcp", "n1-standard-4", "us-central1", ("nvidia-tesla-t4", 1), True, None),
+    ],
+)
+def test_prices_of_machines(
+    cloud: str, machine: str, region: str | None, gpus: tuple[str, int], spot: bool, usd: str | None
+) -> None:
+    rate = shipped(cloud).machine(machine, region, gpus, spot=spot)
+    assert rate.amount.exact == (None if usd is None else Decimal(usd))
+
+
+def test_a_price_comes_back_from_the_cluster_document() -> None:
+    """With a range, and with an unknown price and why."""
+    for wanted in (
+        Wanted("aws", "us-east-1", "g4dn.xlarge", spot=True, disk_gb=250),
+        Wanted("aws", "eu-west-3", "g4dn.xlarge"),
+    ):
+        parts = host.parts_of(wanted, shipped("aws"))
+        assert host.read(host.documented(parts, 3), 3) == parts
+
+
+def test_a_stopped_host_is_billed_for_its_disk_alone() -> None:
+    parts = host.parts_of(Wanted("aws", "us-east-1", "g4dn.xlarge"), shipped("aws"))
+    assert [part.what for part in host.stopped(parts)] == ["disk"]
+
+
+def test_a_price_in_another_currency_is_not_added_up() -> None:
+    parts = host.parts_of(Wanted("aws", "us-east-1", "g4dn.xlarge"), shipped("aws"))
+    euros = replace(host.documented(parts, 2), currency="EUR")
+    assert str(host.per_hour(host.read(euros, 2), 2)) == "unknown: a price in EUR"
