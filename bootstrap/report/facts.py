@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
+from railhead.documents.carbon.energy import Carbon
 from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.evaluation import NONE, Evaluation
@@ -142,6 +143,11 @@ class RunFacts:
         """The price of the machines for a part of the run."""
         hours = Decimal(str(seconds)) / 3600
         return self.price * hours if self.price and hours < LONGEST else None
+
+    @property
+    def carbon(self) -> Carbon | None:
+        """The energy and the carbon of the run; None where nothing was measured."""
+        return self.result.carbon if self.result else None
 
     @cached_property
     def metrics(self) -> dict[str, float]:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from railhead.documents.carbon.energy import two_digits
 from railhead.documents.runs.evaluation import NONE, Evaluation
 from railhead.documents.runs.result import LINE
 from railhead.documents.runs.run import MOST_RETRIES
@@ -39,6 +40,7 @@ def run_page(facts: RunFacts, command: str) -> str:
         section("Attempts", _attempts(facts)),
         section("Curves", _charts(panels(facts.records))),
         section("Throughput", _throughput(facts)),
+        section("Energy and carbon", _carbon(facts)),
         section("Timeline", timeline(facts)),
         section("Settings", _settings(facts)),
         section("Environment", _environment(facts)),
@@ -70,6 +72,8 @@ def figures(facts: RunFacts) -> dict[str, str]:
         labels["samples/s, median"] = f"{facts.speed:,.0f}"
     if facts.cost is not None:
         labels["machines, during the run"] = str(facts.cost)
+    if facts.carbon and (grams := facts.carbon.grams(facts.carbon.kwh)) is not None:
+        labels["gCO2e"] = two_digits(grams)
     return labels
 
 
@@ -284,6 +288,14 @@ def _png(path: Path) -> bytes:
     except OSError:  # such as a name that is too long
         return b""
     return data if data.startswith(PNG) else b""
+
+
+def _carbon(facts: RunFacts) -> Markup:
+    """The measured and the estimated part, the method, and what is left out."""
+    if facts.carbon is None:
+        return Markup("")
+    notes = [element("p", clean(note), class_="dim") for note in facts.carbon.notes[:16]]
+    return joined([element("p", clean(facts.carbon.text)), *notes])
 
 
 def _settings(facts: RunFacts) -> Markup:

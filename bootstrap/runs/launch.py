@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timezone
 
+from railhead.documents.carbon.energy import Grid
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import SHORT_NAME, is_short
 from railhead.documents.runs.evaluation import Threshold
@@ -199,6 +200,7 @@ def run_document(
     bucket: RunBucket | None,
     gpus: Mapping[str, tuple[str, ...]] | None = None,
     commit: str | None = None,
+    grid: Grid | None = None,
 ) -> RunDocument:
     """run.json, read by supervisor, ranks and training; without values of secrets.
 
@@ -254,6 +256,7 @@ def run_document(
         retries=options.retries.most,
         retries_from_start=options.retries.from_start,
         commit=commit,
+        grid=grid,
         elastic=options.retries.hosts[0] if options.retries.hosts else 0,
         takeover=options.retries.takeover,
         on_stall=stop_policy.on_stall,

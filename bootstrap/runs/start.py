@@ -29,6 +29,7 @@ from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..plan import hostfile, open_mpi
 from ..plan.cluster import SurveyedCluster
+from ..plan.grid import grid_of
 from ..plan.runtimes import REPO
 from ..ssh import connect
 from ..ssh.bundle import pack_training
@@ -331,6 +332,7 @@ def document_of(
         bucket=_bucket(cluster),
         gpus={name: facts.gpus for name, facts in cluster.facts.items()},
         commit=request.commit,
+        grid=grid_of(cluster.inventory.cloud, cluster.inventory.region),
     )
 
 

@@ -34,8 +34,10 @@ def rank(
 
 
 def text_of(frames: str) -> str:
-    """What a rank has printed, from the frames that mpirun receives, without its times."""
+    """What a rank has printed, from the frames that mpirun receives, without its times and what its
+    helper measured."""
     frames = re.sub("[\n\x1a\x1c\x1d\x1f]", "", frames).replace("\x1e", "\n")
+    frames = re.sub('@railhead {"kind": "energy".*\n', "", frames)
     return re.sub("\x19\\d+\x19", "", frames)
 
 

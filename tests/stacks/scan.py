@@ -1,8 +1,4 @@
-"""Checkov over plans: in an environment of its own, and without a network.
-
-Its packages have no part in ours: locks/checkov.txt is installed by itself, once, and kept with
-the other caches.
-"""
+"""Checkov over plans: in an environment of its own, and without a network."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from places import ROOT
+from standins.environments import python_of
 
 from bootstrap.inventory import local_state
-from bootstrap.provision import uv
 
 LOCK = ROOT / "locks" / "checkov.txt"
 MARK = "checkov:skip"
@@ -34,10 +29,6 @@ ALONE = {
     "https_proxy": NOWHERE,
     "HTTPS_PROXY": NOWHERE,
 }
-
-
-class Unfetched(Exception):
-    """The packages of checkov cannot be fetched here."""
 
 
 @dataclass(frozen=True)
@@ -85,34 +76,8 @@ def _skip(line: str, file: str) -> Skip:
 
 
 def python() -> Path:
-    """The Python of checkov's environment, which is made first where it is not there.
-
-    Raises:
-        Unfetched: uv reaches no index.
-    """
-    digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    folder = local_state.cache("checkov") / digest
-    if not folder.exists():
-        part = folder.with_name(f"{digest}.part{os.getpid()}")
-        _uv("venv", "--relocatable", "--python", sys.executable, str(part))
-        there = ("--python", str(part / "bin" / "python"), "--only-binary", ":all:")
-        try:
-            _uv("pip", "sync", "--require-hashes", *there, str(LOCK))
-            if not folder.exists():  # somebody else may have been quicker
-                part.rename(folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-    return folder / "bin" / "python"
-
-
-def _uv(*args: str) -> None:
-    environment = {**os.environ, **uv.ENVIRONMENT}
-    argv = [uv.local_uv(), *args, "--quiet"]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True)
-    if "Failed to fetch" in done.stderr or "error sending request" in done.stderr:
-        raise Unfetched(done.stderr.strip().splitlines()[-1].strip())
-    if done.returncode:
-        raise RuntimeError(f"uv {' '.join(args)}: {done.stderr.strip()}")
+    """The Python of checkov's environment."""
+    return python_of("checkov")
 
 
 def findings_of(plans: Mapping[str, Any], folder: Path) -> list[Finding]:

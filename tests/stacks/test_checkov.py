@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 import yaml
 from places import ROOT
+from standins.environments import Unfetched
 
 from stacks.config.settings import ClusterConfig, of_project, read
 from tests.stacks.aws import world as aws
 from tests.stacks.gcp import world as gcp
 from tests.stacks.mocks import Made, make
 from tests.stacks.plan import altered, plan, without
-from tests.stacks.scan import Finding, Skip, Unfetched, findings_of, python, skips
+from tests.stacks.scan import Finding, Skip, findings_of, python, skips
 
 Change = Callable[[Made], Made]
 CONFIG = {"owner": "ann", "ssh_cidrs": "203.0.113.7/32"}

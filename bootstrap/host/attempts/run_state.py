@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from railhead.documents.carbon.energy import Carbon, HostEnergy, carbon_of
 from railhead.documents.runs.manifest import Manifest
 from railhead.documents.runs.result import Result
-from railhead.documents.runs.run import RunDocument
+from railhead.documents.runs.run import OnGrid, RunDocument
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Term
 
@@ -46,6 +47,7 @@ class State:
         self.earlier = term.seconds if term else 0.0  # the duration of the run before this process
         self.restarts = Restarts(term.attempts if term else ())
         self.numbers: dict[str, int] = {}  # of the values of each --metric so far
+        self.energy: dict[tuple[str, float], HostEnergy] = {}  # by host and begin of a measurement
         self.changes = Changes(self.path(checkpoint_files.FOLDER))
         self.uploads: subprocess.Popen[bytes] | OSError | None = None
         self.uploads_started = -AGAIN
@@ -120,7 +122,7 @@ class State:
         full_disk.free_reserve(self.folder)
         seconds = round(self.run_seconds, 1)
         result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
-        result = replace(result, attempts=self.document.attempts)
+        result = replace(result, attempts=self.document.attempts, carbon=self.carbon())
         self.save_result(result)  # first: a cancel waits for it, but not for the hashes
         listed, why = closing.whole_manifest(self.folder)
         if why:
@@ -136,6 +138,17 @@ class State:
             "cause": result.cause,
         }
         self.beat(**last, trouble=self.trouble(), begun={})
+
+    def carbon(self) -> Carbon | None:
+        """The carbon of the run on this chief; None where nothing was measured."""
+        try:
+            grid = json_file.read(self.path("run.json"), OnGrid).grid
+        except (OSError, ValueError):
+            grid = None
+        found = carbon_of(self.energy.values(), grid)
+        if found and self.earlier:
+            found = replace(found, notes=(*found.notes, "left out: before another host took over"))
+        return found
 
     def save_result(self, result: Result) -> None:
         """Write result.json, including failed writes and unfinished steps so far."""

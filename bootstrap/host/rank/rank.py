@@ -23,7 +23,7 @@ import traceback
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunDocument, Script
@@ -36,10 +36,14 @@ from ..run.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed, stamp
 from ..stall import counter, dump
 from . import groups, keras_2, quick_import, rank_launcher, rank_link
 
+if TYPE_CHECKING:
+    from ..energy.sampler import Sampler
+
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
 GRACE = 5.0  # seconds between TERM and KILL, for a rank that its launcher left
 STEPS = 1.0  # seconds between two STEPPED
+MEASURED = 60.0  # seconds between two records of the energy so far
 GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, also where it could not report that
 
 
@@ -52,7 +56,8 @@ def main(folder: str) -> int:
     chief = run.role_of(rank) == "chief"  # it coordinates others, which end when it has ended
     check = link_check(run, folder, os.getppid()) if run.host_of(rank) else None
     steps = counter.Counter()
-    redirect_output(GONE if chief else b"", check, steps)
+    first = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"] == "0"
+    redirect_output(GONE if chief else b"", check, steps, measures=first)
     dump.register()
     counter.provide(steps.tick)
     set_environment(run, rank, folder)
@@ -131,12 +136,14 @@ def redirect_output(
     last_line: bytes,
     check: Callable[[], None] | None = None,
     steps: counter.Counter | None = None,
+    *,
+    measures: bool = False,
 ) -> None:
     """Send the output of this process and its children through a helper that marks line ends.
 
     The helper also sends heartbeats, which do not depend on what this process does. It adds
     `last_line` when this process has ended, whatever ended it, calls `check` with each heartbeat,
-    and reports that `steps` has counted.
+    and reports that `steps` has counted. `measures`: it reports the energy of this host, too.
 
     mpirun receives frames (see mpirun_output). The helper is in no process group that mpirun kills:
     it still forwards the last output of a killed rank. It is not a child of this process either: a
@@ -156,10 +163,11 @@ def redirect_output(
         os.setsid()
         if os.fork() == 0:
             os.close(sink)
-            heartbeat = Heartbeat(check, steps)
+            heartbeat = Heartbeat(check, steps, started_sampler() if measures else None)
             try:
                 forward_output(source, rank, heartbeat)
                 wait_for_end(rank, heartbeat)
+                send(encoded(heartbeat.last_energy()))
                 send(encoded(last_line) + ENDED)
             except OSError:
                 end_left(rank)
@@ -167,20 +175,36 @@ def redirect_output(
         os._exit(0)
 
 
+def started_sampler() -> Sampler | None:
+    """The process that measures the energy of this host; None where it cannot be started."""
+    from ..energy.sampler import Sampler  # loaded only on one rank of each host
+
+    try:
+        return Sampler()
+    except OSError:
+        return None
+
+
 class Heartbeat:
     """Sends ALIVE, at most every BEAT seconds; `check` is called as often. Sends STEPPED, at most
-    every STEPS seconds, if `steps` has counted."""
+    every STEPS seconds, if `steps` has counted. Between two lines it sends the energy so far, at
+    most every MEASURED seconds."""
 
     def __init__(
         self,
         check: Callable[[], None] | None = None,
         steps: counter.Counter | None = None,
+        sampler: Sampler | None = None,
     ) -> None:
         self.due, self.check = 0.0, check
         self.steps, self.count, self.steps_due = steps, 0, 0.0
+        self.sampler, self.energy_due = sampler, time.monotonic() + MEASURED
 
-    def beat(self) -> None:
-        """Send what is due."""
+    def beat(self, *, in_line: bool = False) -> None:
+        """Send what is due; `in_line`: the rank has begun a line."""
+        if self.sampler and not in_line and time.monotonic() >= self.energy_due:
+            self.energy_due = time.monotonic() + MEASURED
+            send(encoded(self.sampler.record()))
         if self.steps and self.steps.count != self.count and time.monotonic() >= self.steps_due:
             self.count, self.steps_due = self.steps.count, time.monotonic() + STEPS
             send(STEPPED)
@@ -189,6 +213,10 @@ class Heartbeat:
             send(ALIVE)
             if self.check:
                 self.check()
+
+    def last_energy(self) -> bytes:
+        """The record of all energy; b"" without a measurement."""
+        return self.sampler.end() if self.sampler else b""
 
 
 def link_check(run: RunDocument, folder: str, orted: int) -> Callable[[], None]:
@@ -225,15 +253,16 @@ def forward_output(source: int, rank: int, heartbeat: Heartbeat) -> None:
 
     Without this limit a background process of the rank would keep mpirun, and so the run, alive.
     """
-    last = None
+    last, in_line = None, False
     while last is None or time.monotonic() < last:
-        heartbeat.beat()
+        heartbeat.beat(in_line=in_line)
         ready, _, _ = select.select([source], [], [], 0.5)
         data = os.read(source, 1 << 16) if ready else None
         if data == b"" or (last and not data):
             return
         if data:
             send(stamp() + encoded(data))
+            in_line = not data.endswith(b"\n")
         if last is None and is_gone(rank):
             last = time.monotonic() + LINGER
 

@@ -18,6 +18,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from railhead.documents.carbon.energy import HostEnergy
+from railhead.documents.codec import decode
 from railhead.documents.runs.evaluation import Reported
 from railhead.documents.runs.run import RunDocument, Script
 from railhead.documents.runs.stall import Stall
@@ -169,8 +171,10 @@ class RunOutput:
         secrets: Iterable[str],
         write_errors: WriteErrors,
         numbers: Mapping[str, int] | None = None,
+        energy: dict[tuple[str, float], HostEnergy] | None = None,
     ) -> None:
-        """`numbers`: of the values that each --metric has from earlier attempts."""
+        """`numbers`: of the values that each --metric has from earlier attempts. `energy`: the last
+        measurement by host and its beginning, of all attempts; it is changed."""
         self.folder, self.run, self.write_errors = folder, run, write_errors
         self.secrets = Secrets(secrets)
         self.metrics = LogFile(f"{folder}/results/metrics.jsonl", write_errors)
@@ -187,6 +191,7 @@ class RunOutput:
         self.step: int | None = None  # the last one that a record has
         self.first_step: float | None = None  # when the first one came, monotonic
         self.numbers = dict(numbers or {})
+        self.energy = {} if energy is None else energy
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.progress = Progress()
@@ -365,6 +370,10 @@ class RunOutput:
                 return False
             own = {k: v for k, v in record.items() if k != "kind"}
             record.update(rank=rank, host=self.host_of(rank), time=self.line_time)
+            if kind == "energy":
+                measured = decode(HostEnergy, record)
+                self.energy[measured.host, measured.since] = measured
+                return True
             line = json.dumps(record).encode()
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return False

@@ -97,7 +97,7 @@ class Supervisor:
         self.hosts = [host.name for host in self.run.hosts]
         self.secrets = secrets_of(self.run)
         self.output = RunOutput(
-            RUN, self.run, self.secrets.values(), state.write_errors, state.numbers
+            RUN, self.run, self.secrets.values(), state.write_errors, state.numbers, state.energy
         )
         self.retry = NEVER
         self.returning = Returning(self.run, RUN, state.restarts.unfit, state.changes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from railhead.documents.carbon.energy import Carbon
 from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.cause import Cause
@@ -102,7 +103,7 @@ class Result:
     """How a run has ended. `evaluation`: as the program wrote it; `swept` is by host; `why`: why it
     was cancelled, if not by a user; `cause`: why it failed; `no_restart`: why it did not start
     again; `trouble`: what could not be written or read on the chief; `attempts`: the failed
-    attempts before the last one."""
+    attempts before the last one; `carbon`: of what its hosts measured."""
 
     schema: int = key(
         1,
@@ -188,6 +189,13 @@ class Result:
         " checkpoint](training.md#runs-that-survive)) or `elastic` (terminated to take a host"
         " back)\nof a retry: `cause`, the last known `step`, `from_step` (null for a script),"
         " `lost` seconds, and `hosts`, if some are missing",
+    )
+    carbon: Carbon | None = key(
+        None,
+        omit=True,
+        doc="optional: `method`, `gpu_kwh` (measured), `other_kwh` (CPUs and memory, estimated),"
+        " both with the PUE;\n`seconds` measured, of all hosts; `grid` as in the run document, or"
+        " null: then the carbon is not known; `notes`: what is left out",
     )
 
     @property

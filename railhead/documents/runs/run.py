@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any, Literal
 
+from railhead.documents.carbon.energy import Grid
 from railhead.documents.codec import Malformed, key
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import NAME, SHORT_NAME
@@ -138,6 +139,13 @@ class AfterRun:
 
 
 @dataclass(frozen=True)
+class OnGrid:
+    """The part of run.json that the carbon of a run needs."""
+
+    grid: Grid | None = None
+
+
+@dataclass(frozen=True)
 class RunDocument:
     """A run. `hosts`: the chief first. `roles` and `tf_cluster`: None without TF_CONFIG.
     `keras_auto`: `keras` was chosen by `--keras auto`, so the other one may be tried once.
@@ -148,7 +156,8 @@ class RunDocument:
     `takeover`: its chief holds a lease in the bucket, and another host may take the run over.
     `commit`: the git commit of the program, with `-dirty` after changes; None outside git.
     `on_stall`: what happens when the run makes no progress for `stall_after` seconds or longer.
-    `independent`: the ranks of a script do not join each other."""
+    `independent`: the ranks of a script do not join each other. `grid`: the electricity of the
+    hosts; None where it is not known."""
 
     schema: int = key(
         choices=(SCHEMA,),
@@ -314,6 +323,12 @@ class RunDocument:
         False,
         omit=True,
         doc="optional: true: the ranks of the script do not join each other (`--independent`)",
+    )
+    grid: Grid | None = key(
+        None,
+        omit=True,
+        doc="optional: the electricity of a cloud's region: `g_per_kwh`, `pue`, `place`, `year`,"
+        " `source`",
     )
 
     def __post_init__(self) -> None:

@@ -117,6 +117,23 @@ def written(*runs: str) -> str:
     return report(runs, None, None, Path.cwd() / "results").read_text()
 
 
+CARBON = {
+    "method": "railhead 1", "gpu_kwh": 0.5, "other_kwh": 0.25, "seconds": 120.0,
+    "grid": {"g_per_kwh": 400, "pue": 1.1, "place": "X", "year": 2025, "source": "<b>S</b>"},
+    "notes": ["the energy of the GPUs of <i>h2</i> is not known"],
+}  # fmt: skip
+
+
+def test_the_page_has_the_carbon_measured_and_estimated(project: Path) -> None:
+    folder = record_run()
+    assert "Energy and carbon" not in written(FIRST)
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps({**result, "carbon": CARBON}))
+    html = written(FIRST)
+    assert "300 gCO2e: measured 200 (GPUs), estimated 100 (CPUs, memory)" in html
+    assert "railhead 1" in html and "GPUs of &lt;i&gt;h2" in html and "<b>S" not in html
+
+
 def test_the_page_of_a_run_has_everything(project: Path) -> None:
     folder = record_run()
     html = written(FIRST)

@@ -181,7 +181,7 @@ def test_a_chief_that_closed_its_output_is_not_gone_yet(tmp_path: Path) -> None:
         (tmp_path / "work" / "over").touch()
         assert beats == [framed(ALIVE)] * 10
         rest = process.stdout.read().replace(framed(ALIVE), b"")
-    assert rest == framed(rank_module.encoded(rank_module.GONE) + ENDED)
+    assert rest.endswith(framed(rank_module.encoded(rank_module.GONE) + ENDED))
 
 
 PLACES = [("chief", "-1"), ("ps", "-1"), ("worker", "0"), ("worker", "1"), ("worker", None)]

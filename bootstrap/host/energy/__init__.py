@@ -1,0 +1,1 @@
+"""Measures the energy of a host while its ranks run."""

@@ -1,0 +1,84 @@
+"""Adds up what a host has used, from one sample to the next. Pure.
+
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from railhead.documents.lazy import dataclass
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look. `at`: seconds of a monotonic clock; for each GPU its counter (mJ) and its power
+    (mW), None where it has none; `busy` and `total`: the ticks of all CPUs since the boot."""
+
+    at: float
+    counters: Sequence[int | None]
+    powers: Sequence[int | None]
+    busy: int
+    total: int
+
+
+class Meter:
+    """The energy of a host since its first sample."""
+
+    def __init__(self, first: Sample) -> None:
+        self.first = self.last = first
+        readings = zip(first.counters, first.powers, strict=True)
+        self.gpus = [Gpu(first.at, counter, power) for counter, power in readings]
+
+    def add(self, sample: Sample) -> None:
+        """Add the time since the sample before."""
+        self.last = sample
+        for gpu, counter, power in zip(self.gpus, sample.counters, sample.powers, strict=True):
+            gpu.add(sample.at, counter, power)
+
+    @property
+    def seconds(self) -> float:
+        """From the first sample to the last."""
+        return self.last.at - self.first.at
+
+    @property
+    def load(self) -> float:
+        """The part of the time in which the CPUs were busy."""
+        total = self.last.total - self.first.total
+        return min(1.0, max(0.0, (self.last.busy - self.first.busy) / total)) if total > 0 else 0.0
+
+    @property
+    def counted(self) -> float | None:
+        """Joules of all GPUs by their counters; None where one has none."""
+        return _sum([gpu.counted for gpu in self.gpus])
+
+    @property
+    def integral(self) -> float | None:
+        """Joules of all GPUs by their power; None where one has none."""
+        return _sum([gpu.integral for gpu in self.gpus])
+
+
+class Gpu:
+    """Millijoules of one GPU: by its counter, which starts again with the driver and then counts
+    no more; and by its power, over gaps of it as well."""
+
+    def __init__(self, at: float, counter: int | None, power: int | None) -> None:
+        self.at, self.counter, self.power = at, counter, power
+        self.counted = None if counter is None else 0.0
+        self.integral = None if power is None else 0.0
+
+    def add(self, at: float, counter: int | None, power: int | None) -> None:
+        """Add the time until `at`."""
+        if counter is None or self.counter is None or counter < self.counter:
+            self.counted = None
+        elif self.counted is not None:
+            self.counted += counter - self.counter
+        self.counter = counter
+        if power is not None and self.integral is not None and self.power is not None:
+            self.integral += (power + self.power) / 2 * (at - self.at)
+            self.at, self.power = at, power
+
+
+def _sum(millijoules: Sequence[float | None]) -> float | None:
+    known = [value for value in millijoules if value is not None]
+    return sum(known) / 1000 if known and len(known) == len(millijoules) else None

@@ -1,0 +1,53 @@
+"""Reads the energy and the power of this host's GPUs from NVIDIA's library.
+
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+LIBRARY = "libnvidia-ml.so.1"
+
+
+class Gpus:
+    """The GPUs of this host. Without the library or a driver there are none."""
+
+    def __init__(self, library: str = LIBRARY) -> None:
+        self.handles: list[ctypes.c_void_p] = []
+        try:
+            self.nvml = ctypes.CDLL(library)
+            self.find()
+        except (OSError, AttributeError):  # no such library, or one that is too old
+            self.handles = []
+
+    def find(self) -> None:
+        """Set the handle of each GPU."""
+        count = ctypes.c_uint()
+        if self.nvml.nvmlInit_v2() or self.nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+            return
+        for index in range(count.value):
+            handle = ctypes.c_void_p()
+            if self.nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)) == 0:
+                self.handles.append(handle)
+
+    def millijoules(self) -> list[int | None]:
+        """The counter of each GPU since its driver was loaded; None where it has none."""
+        return [
+            self.value("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.c_ulonglong())
+            for handle in self.handles
+        ]
+
+    def milliwatts(self) -> list[int | None]:
+        """The power of each GPU; None where it is not known."""
+        return [
+            self.value("nvmlDeviceGetPowerUsage", handle, ctypes.c_uint())
+            for handle in self.handles
+        ]
+
+    def value(
+        self, function: str, handle: ctypes.c_void_p, number: ctypes.c_uint | ctypes.c_ulonglong
+    ) -> int | None:
+        """What a function of the library says of a GPU; None for any error."""
+        failed = getattr(self.nvml, function)(handle, ctypes.byref(number))
+        return None if failed else number.value

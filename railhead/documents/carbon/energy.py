@@ -1,0 +1,176 @@
+"""The formula: from what the hosts of a run measured to kWh and gCO2e. Pure.
+
+kWh = (energy of the GPUs + (vCPUs x (idle + load x (full - idle)) + memory) x hours) x PUE, and
+gCO2e = kWh x the intensity of the grid. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from railhead.documents.carbon.cpus import AVERAGE, MEMORY_WATTS, cpu_of
+from railhead.documents.codec import key
+from railhead.documents.lazy import dataclass
+
+METHOD = "railhead 1"  # another number whenever a coefficient or the formula changes
+DIFFER = 0.2  # of the counter; then the integral of power counts
+JOULES = 3.6e6  # in a kWh
+MOST = 10**15  # joules, seconds and grams that can be true
+LEFT_OUT = "left out: the making of the machines, disks, network, the time before and after ranks"
+
+
+@dataclass(frozen=True)
+class HostEnergy:
+    """What one host measured while its ranks ran, of the whole machine.
+
+    Attributes:
+        boot: the id of the machine's boot; two hosts of one computer share it.
+        since: when the measurement began, seconds since 1970; `seconds`: how long it took.
+        cpu: family, model and stepping; zeros where they are not known.
+        load: the part of the time in which the vCPUs were busy.
+        gpu_counter: joules by NVML's counter of each GPU; None where one has none.
+        gpu_power: joules, the integral of the power of each GPU; None where one has none.
+    """
+
+    host: str
+    boot: str
+    since: float = key(at_least=0, at_most=MOST)
+    seconds: float = key(at_least=0, at_most=MOST)
+    cpu: tuple[int, int, int] = key()
+    vcpus: int = key(at_least=1, at_most=100_000)
+    load: float = key(at_least=0, at_most=1)
+    memory_gib: float = key(at_least=0, at_most=MOST)
+    gpus: int = key(at_least=0, at_most=1000)
+    gpu_counter: float | None = key(at_least=0, at_most=MOST)
+    gpu_power: float | None = key(at_least=0, at_most=MOST)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the counter and the integral differ by more than DIFFER."""
+        if self.gpu_counter is None or self.gpu_power is None:
+            return False
+        return abs(self.gpu_counter - self.gpu_power) > DIFFER * self.gpu_counter
+
+    @property
+    def gpu_joules(self) -> float | None:
+        """The energy of the GPUs; None where they have neither a counter nor a power."""
+        if not self.gpus:
+            return 0.0
+        return self.gpu_power if self.gpu_counter is None or self.differs else self.gpu_counter
+
+    @property
+    def other_joules(self) -> float:
+        """The energy of CPUs and memory by the coefficients."""
+        cpu = cpu_of(*self.cpu)
+        watts = self.vcpus * (cpu.idle + self.load * (cpu.full - cpu.idle))
+        return (watts + MEMORY_WATTS * self.memory_gib) * self.seconds
+
+    @property
+    def note(self) -> str:
+        """What a reader has to know of this measurement; "" for nothing."""
+        if self.gpu_joules is None:
+            return f"the energy of the GPUs of {self.host} is not known and left out: no NVML"
+        if self.differs:
+            return (
+                f"GPUs of {self.host}: {self.gpu_counter:.0f} J by the counter,"
+                f" {self.gpu_power:.0f} J by the integral of power, which counts"
+            )
+        if cpu_of(*self.cpu) is AVERAGE:
+            return f"the CPU of {self.host} has no coefficients: those of an average one"
+        return ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The electricity of a place: gCO2e per kWh of its grid in a year, and the PUE of its
+    cloud."""
+
+    g_per_kwh: float = key(at_least=0, at_most=10_000)
+    pue: float = key(at_least=1, at_most=10)
+    place: str = key()
+    year: int = key(at_least=2000, at_most=9999)
+    source: str = key()
+
+
+@dataclass(frozen=True)
+class Carbon:
+    """The carbon of a run. `gpu_kwh` is measured, `other_kwh` (CPUs and memory) estimated; both
+    include the PUE, which is 1 without a `grid`. `seconds`: measured, of all hosts together."""
+
+    method: str
+    gpu_kwh: float = key(at_least=0, at_most=MOST)
+    other_kwh: float = key(at_least=0, at_most=MOST)
+    seconds: float = key(at_least=0, at_most=MOST)
+    grid: Grid | None = key(None)
+    notes: tuple[str, ...] = key(())
+
+    @property
+    def kwh(self) -> float:
+        """Both parts."""
+        return self.gpu_kwh + self.other_kwh
+
+    def grams(self, kwh: float) -> float | None:
+        """gCO2e of an energy; None where the grid is not known."""
+        return None if self.grid is None else kwh * self.grid.g_per_kwh
+
+    @property
+    def text(self) -> str:
+        """A line for people: 430 gCO2e, measured (GPUs) 350 g, estimated (CPUs, memory) 80 g; ...
+
+        Each number has two digits: sources for one place differ by a quarter.
+        """
+        if self.grid is None:
+            total, parts, unit = self.kwh, (self.gpu_kwh, self.other_kwh), "kWh"
+            end = "the carbon of this grid is not known"
+        else:
+            per = self.grid.g_per_kwh
+            total, parts, unit = self.kwh * per, (self.gpu_kwh * per, self.other_kwh * per), "gCO2e"
+            end = (
+                f"{two_digits(self.kwh)} kWh with PUE {self.grid.pue:g};"
+                f" {per:g} g/kWh ({self.grid.source} {self.grid.year}, {self.grid.place})"
+            )
+        measured, estimated = map(two_digits, parts)
+        return (
+            f"{two_digits(total)} {unit}: measured {measured} (GPUs), estimated {estimated}"
+            f" (CPUs, memory); {end}; method {self.method}"
+        )
+
+
+def two_digits(value: float) -> str:
+    """A number with two digits: 0.0043, 1.2, 350, 12,000."""
+    rounded = float(f"{value:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:.10f}".rstrip("0").rstrip(".")
+
+
+def carbon_of(measured: Iterable[HostEnergy], grid: Grid | None) -> Carbon | None:
+    """The carbon of all measurements of a run; None without any. Of hosts that are one computer,
+    each of which measured all of it, the longest measurement counts."""
+    hosts = _one_per_machine(measured)
+    if not hosts:
+        return None
+    pue = grid.pue if grid else 1.0
+    gpu = sum(one.gpu_joules or 0.0 for one in hosts)
+    other = sum(one.other_joules for one in hosts)
+    return Carbon(
+        METHOD,
+        gpu_kwh=float(f"{gpu / JOULES * pue:.6g}"),
+        other_kwh=float(f"{other / JOULES * pue:.6g}"),
+        seconds=round(sum(one.seconds for one in hosts), 1),
+        grid=grid,
+        notes=(*dict.fromkeys(one.note for one in hosts if one.note), LEFT_OUT),
+    )
+
+
+def _one_per_machine(measured: Iterable[HostEnergy]) -> list[HostEnergy]:
+    """The measurements without those of the same boot at the same time by another host."""
+    kept: list[HostEnergy] = []
+    for one in sorted(measured, key=lambda one: -one.seconds):
+        if not any(_is_same_time(one, other) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _is_same_time(one: HostEnergy, other: HostEnergy) -> bool:
+    until = min(one.since + one.seconds, other.since + other.seconds)
+    overlap = until - max(one.since, other.since)
+    return one.boot == other.boot and one.host != other.host and overlap > 0

@@ -1,0 +1,64 @@
+"""The carbon of a run in its result, from the records of its hosts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.runs.run_documents import run_document
+from standins.runs.supervised_run import HEAD, Run, needs_mpirun, says, with_script
+
+from bootstrap.host.run.rank_output import RunOutput, WriteErrors
+
+MACHINE = {"cpu": [6, 85, 7], "vcpus": 4, "load": 0.5, "memory_gib": 16.0, "gpus": 1}
+GRID = {"g_per_kwh": 100, "pue": 1.1, "place": "X", "year": 2025, "source": "S"}
+
+
+def record(since: float, seconds: float, joules: float, **more: Any) -> str:
+    """What the helper of the first rank of a host prints."""
+    gpu = {"gpu_counter": joules, "gpu_power": joules}
+    measured = {"boot": "b", "since": since, "seconds": seconds, **MACHINE, **gpu, **more}
+    return "@railhead " + json.dumps({"kind": "energy", **measured})
+
+
+def test_the_last_measurement_of_each_host_counts(home: Path) -> None:
+    first = says(0, record(1e9, 60, 3.6e6, boot="b0"))
+    later = says(0, "in a line" + record(1e9, 120, 7.2e6, boot="b0"))
+    other = says(1, record(1e9, 120, 3.6e6, boot="b1"))
+    wrong = says(1, record(1e9, -1, 9e9, boot="b1"))
+    run = Run(home, "; ".join((first, later, other, wrong)), grid=GRID)
+    carbon = run.result()["carbon"]
+    assert carbon["gpu_kwh"] == pytest.approx(3 * 1.1) and carbon["seconds"] == 240
+    assert carbon["grid"] == GRID and carbon["method"].startswith("railhead ")
+    assert 0 < carbon["other_kwh"] < 0.01
+    assert run.log("rank-0") == "in a line\n"
+    assert not (run.folder / "results/metrics.jsonl").read_text(), "it is in the result alone"
+
+
+def test_a_run_without_a_measurement_has_no_carbon(home: Path) -> None:
+    assert "carbon" not in Run(home, says(0, "ok"), grid=GRID).result()
+
+
+def test_a_measurement_is_no_progress(tmp_path: Path) -> None:
+    for name in ("results", "logs"):
+        (tmp_path / name).mkdir()
+    output = RunOutput(str(tmp_path), run_document(), (), WriteErrors())
+    output.progress.look(0.0)
+    output.progress.look(1.0)
+    output.add_line(0, record(1e9, 60, 1.0).encode())
+    assert output.energy and output.progress.printed == 0.0
+    output.add_line(0, b"a line")
+    assert output.progress.printed == 1.0
+
+
+@needs_mpirun
+def test_real_ranks_measure_their_machine_once(home: Path) -> None:
+    """Two ranks of one host: only the first one has a helper that measures."""
+    hosts = [{"name": "a", "slots": 2}]
+    run = with_script(Run(home, "", hosts=hosts, grid=GRID), f"{HEAD}time.sleep(1.5)\n")
+    result = run.result()
+    assert result["state"] == "succeeded" and not result["swept"]["a"].get("ended")
+    carbon = result["carbon"]
+    assert 1.5 <= carbon["seconds"] < result["seconds"] and carbon["other_kwh"] > 0
