@@ -8,7 +8,7 @@ element, the factor of each sample's loss.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,18 +18,17 @@ from .checkpoints.checkpoint import Position
 from .config import TrainConfig
 from .data import augment, unreadable
 from .data.assignment import (
+    ORDERS,
     Epoch,
-    Lane,
     Share,
-    Span,
-    cut_lanes,
+    lane_begin,
     lane_length,
     lanes_for,
-    read_lane,
     shares,
     shuffled,
 )
-from .data.shards.shard_files import Shards
+from .data.shards.lanes import DRAWS, Lane, Spans, tracks_of
+from .data.shards.shard_files import Piece, Shards
 from .results import TrainingError
 from .tasks import task_of
 
@@ -37,6 +36,8 @@ VECTOR = tf.TensorSpec([None], tf.int64)
 SCALAR = tf.TensorSpec([], tf.int64)
 FLOATS = tf.TensorSpec([None], tf.float32)
 TEXT = tf.TensorSpec([], tf.string)
+PIECE = (TEXT, SCALAR, SCALAR, SCALAR)
+BUFFER = 256 << 10  # bytes of a shard that are read at once, as TensorFlow does by default
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Plan:
     training: bool  # shuffled and augmented, otherwise in order
     first_epoch: int = 0
     start: int = 0  # position in the first epoch
+    order: int = ORDERS[-1]  # version of the shuffle of shards
 
     def epoch(self, number: int) -> Epoch:
         """The cut of one epoch; only the first one begins inside."""
@@ -93,11 +95,17 @@ def plan_for(
     """The plan of a split; an epoch ends early where the settings say so.
 
     Raises:
-        TrainingError: shards, and a global batch that cannot take equal parts of their lanes.
+        TrainingError: shards, and a global batch that cannot take equal parts of their lanes, or a
+            checkpoint whose order this version does not know.
     """
     position = position or Position()
     lanes = replicas
     if isinstance(samples, Shards):
+        if position.order not in ORDERS:
+            raise TrainingError(
+                f"the checkpoint reads shards in order {position.order}, of a newer Railhead; this "
+                f"one knows {ORDERS[0]} to {ORDERS[-1]}: continue with that version"
+            )
         # Inside an epoch the lanes must stay as they were: records are read lane by lane.
         lanes = position.lanes if position.samples else lanes_for(replicas)
         if global_batch % lanes:  # as after a host was lost: the global batch stays
@@ -119,6 +127,7 @@ def plan_for(
         training=training,
         first_epoch=position.epoch,
         start=position.samples,
+        order=position.order,
     )
 
 
@@ -186,7 +195,7 @@ def reader_of_factors(samples: Any, config: TrainConfig) -> Callable[[Any], tupl
 def sequential(samples: Shards, plan: Plan, config: TrainConfig, replica: int) -> Any:
     """Shards: a replica reads its lanes from front to back."""
     lanes = Lanes(samples, plan, config, replica)
-    samples.source.prepare(lanes.spans())
+    samples.source.prepare(lanes.shards())
 
     def epoch_batches(epoch: Any) -> Any:
         steps = generated(lanes.steps, (VECTOR, FLOATS, SCALAR), epoch)
@@ -205,32 +214,36 @@ class Lanes:
 
     def __init__(self, samples: Shards, plan: Plan, config: TrainConfig, replica: int) -> None:
         self.samples, self.plan, self.replica = samples, plan, replica
-        self.cut = cut_lanes(samples.spans, plan.lanes)
         self.own = [lane for lane in range(plan.lanes) if lane % plan.replicas == replica]
         self.window = config.shuffle_window if plan.training else 1
-        own = [span for lane in self.own for span in self.cut[lane]]
-        self.padding_from = (own or samples.spans)[0]
+        self.tracks = tracks_of(plan.order, self.window)
+        self.padding = next((cut for lane in self.own if (cut := self.cut(lane))), samples.spans)
 
-    def spans(self) -> list[Span]:
-        """Everything that this replica reads."""
-        return [self.padding_from, *(span for lane in self.own for span in self.cut[lane])]
+    def cut(self, lane: int) -> Spans:
+        """The records of one lane, as they are in the shards."""
+        samples, lanes = self.plan.samples, self.plan.lanes
+        begin = lane_begin(samples, lanes, lane)
+        return self.samples.spans.take(begin, lane_length(samples, lanes, lane))
+
+    def shards(self) -> list[int]:
+        """The numbers of all shards of which this replica reads something, ascending."""
+        spans = [self.padding.take(0, 1), *map(self.cut, self.own)]
+        return sorted({number for each in spans for number in each.shards().tolist()})
 
     def read(self, lane: int, epoch: int) -> Lane:
         """One lane in one epoch, from where it continues."""
         start = self.plan.epoch(epoch).start
-        passed = lane_length(start, self.plan.lanes, lane)
-        return read_lane(
-            self.cut[lane],
-            lane=lane,
-            epoch=epoch,
-            seed=self.plan.seed,
+        return Lane(
+            self.cut(lane),
+            DRAWS[self.plan.order](self.plan.seed, epoch, lane),
+            tracks=self.tracks,
             window=self.window,
-            start=passed,
+            start=lane_length(start, self.plan.lanes, lane),
         )
 
     def steps(self, epoch: int) -> Iterator[tuple[list[int], Sequence[float], int]]:
         """Per step the sample numbers, the weights and the total."""
-        numbers = {lane: iter(self.read(lane, epoch).numbers()) for lane in self.own}
+        numbers = {lane: self.read(lane, epoch).numbers() for lane in self.own}
         for share in self.plan.shares(epoch, self.replica):
             places = zip(share.positions, share.weights, strict=True)
             sample_numbers = [next(numbers[p % self.plan.lanes]) if w else 0 for p, w in places]
@@ -247,44 +260,54 @@ class Lanes:
         parts = [self.lane_records(lane, epoch) for lane in self.own]
         turns = generated(self.turns, VECTOR, epoch).unbatch()
         return tf.data.Dataset.choose_from_datasets(
-            [*parts, self.padding()], turns, stop_on_empty_dataset=False
+            [*parts, self.padding_records()], turns, stop_on_empty_dataset=False
         )
 
     def lane_records(self, lane: int, epoch: Any) -> Any:
         """The records of one lane in the order of training."""
 
-        def pieces(number: int) -> Iterator[tuple[str, int, int]]:
-            yield from self.samples.source.pieces(self.read(lane, number).spans, len(self.own))
+        def pieces(number: int, track: int) -> Iterator[Piece]:
+            yield from self.pieces(self.read(lane, number).reads(track))
 
-        def orders(number: int) -> Iterator[Sequence[int]]:
-            yield from self.read(lane, number).orders
+        def orders(number: int) -> Iterator[Any]:
+            yield from self.read(lane, number).orders()
 
-        records = generated(pieces, (TEXT, SCALAR, SCALAR), epoch).flat_map(records_of)
+        stretch = max(1, self.window // self.tracks)
+        records = tf.data.Dataset.range(self.tracks).interleave(
+            lambda track: generated(pieces, PIECE, epoch, track).flat_map(records_of),
+            cycle_length=self.tracks,
+            block_length=stretch,
+        )
         if self.window == 1:
             return records
-        windows = tf.data.Dataset.zip(
-            (records.batch(self.window), generated(orders, VECTOR, epoch))
-        )
+        size = stretch * self.tracks
+        windows = tf.data.Dataset.zip((records.batch(size), generated(orders, VECTOR, epoch)))
         return windows.map(tf.gather).unbatch()
 
-    def padding(self) -> Any:
+    def pieces(self, spans: Spans) -> Iterator[Piece]:
+        """Some of this replica's records, which are read beside all its other tracks."""
+        return self.samples.source.pieces(spans, len(self.own) * self.tracks)
+
+    def padding_records(self) -> Any:
         """One record, without end."""
-        one = [replace(self.padding_from, count=1)]
-        read = generated(
-            lambda _: self.samples.source.pieces(one, len(self.own)), (TEXT, SCALAR, SCALAR), 0
-        )
-        return read.flat_map(records_of).cache().repeat()
+        one = generated(lambda _: self.pieces(self.padding.take(0, 1)), PIECE, 0)
+        return one.flat_map(records_of).cache().repeat()
 
 
-def records_of(path: Any, first: Any, count: Any) -> Any:
-    """The given number of records of a file."""
-    return tf.data.TFRecordDataset(path).skip(first).take(count)
+def records_of(path: Any, offset: Any, skip: Any, count: Any) -> Any:
+    """The given number of records of a file, which TensorFlow's own data set reads from its begin
+    only."""
+    file = tf.raw_ops.TFRecordDatasetV2(
+        filenames=[path], compression_type="", buffer_size=BUFFER, byte_offsets=[offset]
+    )
+    records = tf.data.experimental.from_variant(file, TEXT)
+    return records.skip(skip).take(count)
 
 
-def generated(of: Callable[[int], Iterator[Any]], signature: Any, epoch: Any) -> Any:
-    """The elements that a Python function yields for an epoch."""
+def generated(of: Callable[..., Iterator[Any]], signature: Any, *numbers: Any) -> Any:
+    """The elements that a Python function yields for an epoch, or another number."""
     return tf.data.Dataset.from_generator(
-        lambda number: of(int(number)), args=(epoch,), output_signature=signature
+        lambda *given: of(*map(int, given)), args=numbers, output_signature=signature
     )
 
 

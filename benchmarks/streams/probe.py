@@ -130,7 +130,7 @@ def first(uri: str, mode: str) -> None:
     tf.constant(0)  # TensorFlow has started
     begin = time.monotonic()
     samples, lanes = lanes_of(uri, mode)
-    samples.source.prepare(lanes.spans())
+    samples.source.prepare(lanes.shards())
     next(iter(lanes.lane_records(0, tf.constant(0, tf.int64))))
     print(time.monotonic() - begin)
 

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
+from ..data.assignment import ORDERS
 from ..data.shards.manifest import sha256_of
 from ..results import TrainingError
 
@@ -43,6 +44,7 @@ class Position:
     samples: int = 0
     global_batch: int = 0
     lanes: int = 0
+    order: int = ORDERS[-1]  # version of the shuffle of shards
     tallies: tuple[float, ...] = (0.0, 0.0, 0.0)  # of this epoch so far
     best: float | None = None  # lowest held-out loss so far
     waited: int = 0  # epochs since then
@@ -205,7 +207,7 @@ def read(folder: Path) -> Checkpoint:
         moving = stored["moving"] if "moving" in stored.files else None
         callbacks = str(stored["callbacks"]) if "callbacks" in stored.files else ""
         beside = Beside(moving, best, callbacks)
-    fields = dict(document["position"])
+    fields = {"order": ORDERS[0], **document["position"]}  # older ones do not name it
     fields["tallies"] = tuple(float(value) for value in fields["tallies"])
     return Checkpoint(Position(**fields), document["settings"], document["shapes"], arrays, beside)
 

@@ -263,7 +263,7 @@ def plan_start(config: TrainConfig, replicas: int, position: Position) -> int:
 
 def _numbers(at: Position) -> list[float]:
     """A position as numbers, which processes can add up: all but rank 0 add zeros."""
-    counts = [at.step, at.epoch, at.samples, at.global_batch, at.lanes, at.waited]
+    counts = [at.step, at.epoch, at.samples, at.global_batch, at.lanes, at.order, at.waited]
     counts += [at.done, at.stopped]
     best = (0.0, 0.0) if at.best is None or math.isnan(at.best) else (1.0, at.best)
     return [*map(float, counts), *best, at.rate_scale, *at.tallies]
@@ -271,18 +271,19 @@ def _numbers(at: Position) -> list[float]:
 
 def _position(numbers: Any) -> Position:
     """The position that `_numbers` describes."""
-    *counts, has_best = (int(value) for value in numbers[:9])
-    step, epoch, samples, global_batch, lanes, waited, done, stopped = counts
+    *counts, has_best = (int(value) for value in numbers[:10])
+    step, epoch, samples, global_batch, lanes, order, waited, done, stopped = counts
     return Position(
         step=step,
         epoch=epoch,
         samples=samples,
         global_batch=global_batch,
         lanes=lanes,
-        tallies=tuple(float(value) for value in numbers[11:]),
-        best=float(numbers[9]) if has_best else None,
+        order=order,
+        tallies=tuple(float(value) for value in numbers[12:]),
+        best=float(numbers[10]) if has_best else None,
         waited=waited,
         done=bool(done),
-        rate_scale=float(numbers[10]),
+        rate_scale=float(numbers[11]),
         stopped=bool(stopped),
     )

@@ -12,10 +12,9 @@ lane l to replica l % replicas.
 
 - Data that can be read in any order (arrays, image files): one lane per replica, and the sequence
   is a full shuffle.
-- Shards, which are read from front to back: 8 lanes, each a fixed eighth of the records. A replica
-  reads whole lanes, so no record is read twice. Inside a lane the pieces of shards are shuffled,
-  and then the records within windows. If the number of replicas does not divide 8, there is one
-  lane for each replica, and thus another sequence.
+- Shards, which are read from front to back: 8 lanes, each a fixed eighth of the records, shuffled
+  by itself (`shards/lanes`). A replica reads whole lanes, so no record is read twice. If the number
+  of replicas does not divide 8, there is one lane for each replica, and thus another sequence.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 LANES = 8
+ORDERS = (1, 2)  # how shards are shuffled (`shards/lanes`): versions, the newest last
 
 
 @dataclass(frozen=True)
@@ -123,70 +123,6 @@ def lane_length(samples: int, lanes: int, lane: int) -> int:
     return (samples - lane + lanes - 1) // lanes
 
 
-def cut_lanes(spans: Sequence[Span], lanes: int) -> list[list[Span]]:
-    """Cut the records into consecutive lanes whose lengths differ by at most one."""
-    samples = sum(span.count for span in spans)
-    cut: list[list[Span]] = []
-    begin = 0
-    for lane in range(lanes):
-        length = lane_length(samples, lanes, lane)
-        cut.append(take(spans, begin, length))
-        begin += length
-    return cut
-
-
-def take(spans: Sequence[Span], skip: int, count: int) -> list[Span]:
-    """The spans of `count` records after the first `skip` of a sequence of spans."""
-    taken = []
-    for span in spans:
-        inside = max(0, min(span.count - skip, count))
-        if skip < span.count and inside:
-            taken.append(Span(span.shard, span.first + skip, inside, span.number + skip))
-            count -= inside
-        skip = max(0, skip - span.count)
-    return taken
-
-
-@dataclass(frozen=True)
-class Lane:
-    """What one replica reads of one lane: spans in order, in windows of so many records.
-
-    `orders` holds, per window, which of its records are trained and in which order.
-    """
-
-    spans: Sequence[Span]
-    orders: Sequence[Sequence[int]]
-    window: int
-
-    def numbers(self) -> list[int]:
-        """The sample numbers in the order of training."""
-        read = [span.number + index for span in self.spans for index in range(span.count)]
-        return [
-            read[number * self.window + index]
-            for number, order in enumerate(self.orders)
-            for index in order
-        ]
-
-
-def read_lane(
-    spans: Sequence[Span], *, lane: int, epoch: int, seed: int, window: int, start: int = 0
-) -> Lane:
-    """The order of one lane in one epoch, from its record number `start` on.
-
-    A window of 1 keeps the records, and the shards, as they are written.
-    """
-    generator = random.Random(f"{seed}/{epoch}/{lane}")
-    ordered = list(spans)
-    if window > 1:
-        generator.shuffle(ordered)
-    length = sum(span.count for span in ordered)
-    orders = []
-    for begin in range(0, length, window):
-        order = list(range(min(window, length - begin)))
-        generator.shuffle(order)
-        orders.append(order)
-    passed, inside = divmod(start, window)
-    orders = orders[passed:]
-    if orders:
-        orders[0] = orders[0][inside:]
-    return Lane(take(ordered, passed * window, length - passed * window), orders, window)
+def lane_begin(samples: int, lanes: int, lane: int) -> int:
+    """The first sample number of a lane: lanes are consecutive, and differ by one at most."""
+    return samples // lanes * lane + min(lane, samples % lanes)

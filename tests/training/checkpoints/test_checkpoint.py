@@ -43,6 +43,16 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
         assert one.dtype == other.dtype and (one == other).all()
 
 
+def test_an_older_checkpoint_names_no_order_of_shards_and_has_the_first(tmp_path: Path) -> None:
+    store = written(tmp_path, 1)
+    path = store.folder / "step-00000001/manifest.json"
+    document = json.loads(path.read_text())
+    assert document["position"].pop("order") == 2, "the newest is written"
+    path.write_text(json.dumps(document))
+    found, _ = store.newest()
+    assert found is not None and found.position == replace(POSITION, order=1)
+
+
 def test_what_a_kill_has_left_of_a_checkpoint_takes_no_space(tmp_path: Path) -> None:
     """A run that starts again writes its next checkpoint after another step."""
     store = written(tmp_path, 1)

@@ -37,7 +37,7 @@ def sharded(folder: Path, shards: int = 3) -> Path:
 
 def batches_of(samples: Any, count: int, **plan: Any) -> list[list[int]]:
     """The sample numbers of the first batches, seen through the pixels that stand for them."""
-    config = TrainConfig(shift=0, shuffle_window=4, seed=5)
+    config = TrainConfig(shift=0, shuffle_window=plan.pop("window", 4), seed=5)
     defaults: dict[str, Any] = dict(replicas=1, global_batch=8, training=True)
     replica = plan.pop("replica", 0)
     made = input_pipeline.plan_for(samples, config, **{**defaults, **plan})
@@ -102,6 +102,39 @@ def shards_go_on_at_the_exact_sample(folder: Path) -> None:
         position = Position(step=step, samples=8 * step, global_batch=8, lanes=8)
         found = batches_of(samples, STEPS - step, position=position)
         assert found == whole[step:], (mode, step)
+
+
+@case
+def records_are_read_in_the_order_of_their_numbers(folder: Path) -> None:
+    """Augmentation draws by the number: it would depend on the number of replicas."""
+    samples, found = load("shards", kept_shards()).train, []
+    for training in (False, True):
+        config = TrainConfig(shuffle_window=9, seed=5)
+        made = input_pipeline.plan_for(
+            samples, config, replicas=1, global_batch=8, training=training
+        )
+        steps = list(input_pipeline.Lanes(samples, made, config, 0).steps(0))
+        read = batches_of(samples, len(steps), window=9, training=training)
+        numbers = [number for step, *_ in steps for number in step]
+        found.append(dict(zip(numbers, sum(read, []), strict=True)))
+    assert found[0] == found[1] and len(found[0]) == len(samples)
+
+
+@case
+def a_checkpoint_of_the_first_order_continues_in_it(folder: Path) -> None:
+    """Of other samples there would be some twice, and others not at all."""
+    from training.checkpoints.checkpoint import Position
+
+    samples = load("shards", kept_shards()).train
+    first = batches_of(samples, 6, position=Position(order=1))
+    assert first != batches_of_one_replica()[:6] and len(set(sum(first, []))) == len(samples)
+    position = Position(step=2, samples=16, global_batch=8, lanes=8, order=1)
+    assert batches_of(samples, 4, position=position) == first[2:]
+    with refused("reads shards in order 3, of a newer Railhead; this one knows 1 to 2"):
+        input_pipeline.plan_for(
+            samples, TrainConfig(), replicas=1, global_batch=8, training=True,
+            position=replace(position, order=3),
+        )  # fmt: skip
 
 
 @case

@@ -76,6 +76,11 @@ class Manifest:
     shards: tuple[Shard, ...]
 
     @property
+    def counts(self) -> list[int]:
+        """The records of each shard."""
+        return [shard.records for shard in self.shards]
+
+    @property
     def records(self) -> int:
         return sum(shard.records for shard in self.shards)
 

@@ -16,29 +16,33 @@ import tensorflow as tf
 from ...config import TrainConfig
 from .. import DataError, Inputs, cache
 from ..arrays import as_inputs, first_not_finite
-from ..assignment import Span, take
+from ..assignment import Span
 from ..formats.decoding import decode, image_fault
 from ..records import records_in
 from ..store import Folder, Store, open_store
 from ..uri import DataSource
 from . import manifest
+from .lanes import Spans
 from .manifest import Manifest, Schema
 from .stream import Stream, span_segments
 
 SEGMENT = 4 << 20  # bytes that are read at once to look for a fault
 
 
+Piece = tuple[str, int, int, int]
+
+
 class Source(Protocol):
-    """Where the records of shards come from. A piece is (path, first, count): `count` records of
-    a TFRecord file after its first `first` ones; a `count` of -1 means all."""
+    """Where the records of shards come from. A piece is (path, offset, skip, count): `count`
+    records of a TFRecord file, after the first `skip` from byte `offset` on; -1 means all."""
 
     store: Store
 
-    def prepare(self, spans: Iterable[Span]) -> None:
-        """Called once before the pieces of these spans are read."""
+    def prepare(self, shards: Iterable[int]) -> None:
+        """Called once before pieces of these shards are read."""
 
-    def pieces(self, spans: Iterable[Span], lanes: int) -> Iterator[tuple[str, int, int]]:
-        """The records of these spans in order; `lanes` are read at the same time."""
+    def pieces(self, spans: Iterable[Span], tracks: int) -> Iterator[Piece]:
+        """The records of these spans in order; `tracks` are read at the same time."""
 
     def find_fault(self) -> str:
         """Name the first shard that is not what the manifest says."""
@@ -53,19 +57,19 @@ class Files:
     def __init__(self, store: Store, shards: Manifest, folder: Path, report: cache.Report) -> None:
         self.store, self.manifest, self.folder, self.report = store, shards, folder, report
 
-    def prepare(self, spans: Iterable[Span]) -> None:
+    def prepare(self, shards: Iterable[int]) -> None:
         if isinstance(self.store, Folder):
             return
-        shards = (self.manifest.shards[number] for number in sorted({s.shard for s in spans}))
-        wanted = [cache.Wanted(shard.name, shard.bytes, shard.sha256) for shard in shards]
+        own = (self.manifest.shards[number] for number in shards)
+        wanted = [cache.Wanted(shard.name, shard.bytes, shard.sha256) for shard in own]
         with cache.locked(self.folder, self.report):
             cache.download(self.store, wanted, self.folder, self.report)
             manifest.write(Folder(self.folder), self.manifest)
 
-    def pieces(self, spans: Iterable[Span], lanes: int) -> Iterator[tuple[str, int, int]]:
+    def pieces(self, spans: Iterable[Span], tracks: int) -> Iterator[Piece]:
         for span in spans:
-            path = self.folder / self.manifest.shards[span.shard].name
-            yield str(path), span.first, span.count
+            shard = self.manifest.shards[span.shard]
+            yield str(self.folder / shard.name), *shard.place(span.first), span.count
 
     def find_fault(self) -> str:
         here = Folder(self.folder)
@@ -87,12 +91,12 @@ class Streamed:
     def __init__(self, store: Store, shards: Manifest) -> None:
         self.store, self.stream = store, Stream(store, shards)
 
-    def prepare(self, spans: Iterable[Span]) -> None:
+    def prepare(self, shards: Iterable[int]) -> None:
         """Nothing to do before."""
 
-    def pieces(self, spans: Iterable[Span], lanes: int) -> Iterator[tuple[str, int, int]]:
-        for path in self.stream.files(spans, lanes):
-            yield path, 0, -1
+    def pieces(self, spans: Iterable[Span], tracks: int) -> Iterator[Piece]:
+        for path in self.stream.files(spans, tracks):
+            yield path, 0, 0, -1
 
     def find_fault(self) -> str:
         return self.stream.fault
@@ -108,7 +112,7 @@ class Shards:
 
     source: Source
     manifest: Manifest
-    spans: tuple[Span, ...]
+    spans: Spans
     image_size: int
     classes: tuple[str, ...]
     numbers: tuple[int, ...] = ()
@@ -116,7 +120,7 @@ class Shards:
     turn: bool = True
 
     def __len__(self) -> int:
-        return sum(span.count for span in self.spans)
+        return self.spans.records
 
     @property
     def inputs(self) -> Inputs:
@@ -141,7 +145,7 @@ class Shards:
         return count
 
     def to_measure(self, most: int) -> tuple[Any, Any]:
-        spans, parts = take(self.spans, 0, most), []
+        spans, parts = self.spans.take(0, most), []
         if self.manifest.schema.encoding == "image":
             return None, np.zeros(1)  # shards of images have classes as labels
         for span in spans:
@@ -161,24 +165,22 @@ class Shards:
     def at_hand(self, most: int) -> Shards:
         """The first samples, so many at most, of the shards that need no download."""
         shards, again = self.manifest.shards, self.source.again
-        spans = [span for span in self.spans if again(shards[span.shard].name) is not None]
-        return replace(self, spans=tuple(take(spans, 0, most)))
+        here = [again(shards[span.shard].name) is not None for span in self.spans]
+        return replace(self, spans=self.spans.chosen(here).take(0, most))
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Shards, Shards]:
         """Cut one stretch out of each shard, at a seeded place; together `fraction` of all."""
-        held_out: list[Span] = []
-        training: list[Span] = []
         owed, generator = 0.0, Random(f"held-out/{seed}")
-        for span in self.spans:
-            owed += span.count * fraction
-            count = min(int(owed), span.count)
-            owed -= count
-            begin = generator.randrange(span.count - count + 1)
-            held_out += take([span], begin, count)
-            training += take([span], 0, begin) + take([span], begin + count, span.count)
-        if not held_out:  # fewer samples than one part
-            held_out, training = take(training, 0, 1), take(training, 1, len(self))
-        return replace(self, spans=tuple(training)), replace(self, spans=tuple(held_out))
+        counts, begins = [], []
+        for records in self.spans.count.tolist():
+            owed += records * fraction
+            counts.append(min(int(owed), records))
+            owed -= counts[-1]
+            begins.append(generator.randrange(records - counts[-1] + 1))
+        training, held_out = self.spans.without(np.array(begins), np.array(counts))
+        if not held_out.records:  # fewer samples than one part
+            held_out, training = training.take(0, 1), training.take(1, len(self))
+        return replace(self, spans=training), replace(self, spans=held_out)
 
     def parse(self, records: Any) -> tuple[Any, Any]:
         """Serialized examples [batch] to inputs and labels; a value that is not finite is an error
@@ -273,7 +275,7 @@ def open_shards(data: DataSource, config: TrainConfig, report: cache.Report) -> 
         folder = cache.root() / cache.digest_of("shards", [content.decode()])
         local = data.path if isinstance(store, Folder) else folder
         source = Files(store, shards, local, report)
-    spans, classes = spans_of(shards), shards.schema.classes
+    spans, classes = Spans.of_shards(shards.counts), shards.schema.classes
     turn = config.exif == "on"
     return {"train": Shards(source, shards, spans, config.image_size, classes, turn=turn)}
 
@@ -286,14 +288,3 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
 def fetch(config: TrainConfig) -> dict[str, Any]:
     """Refused: shards need a folder."""
     raise DataError("data=shards needs a folder: --data train=FOLDER")
-
-
-def spans_of(shards: Manifest) -> tuple[Span, ...]:
-    """All records, each shard as one span."""
-    spans: list[Span] = []
-    number = 0
-    for index, shard in enumerate(shards.shards):
-        if shard.records:
-            spans.append(Span(index, 0, shard.records, number))
-        number += shard.records
-    return tuple(spans)

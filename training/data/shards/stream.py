@@ -26,28 +26,28 @@ from ..store import Store
 from .manifest import Manifest
 
 MEMORY = Path("/dev/shm")
-BUDGET = 64 << 20  # bytes that all lanes of one split may hold in files
-SEGMENT = (1 << 20, 4 << 20)  # bytes of one file, least and most
+BUDGET = 64 << 20  # bytes that all tracks of one split may hold in files
+SEGMENT = (512 << 10, 4 << 20)  # bytes of one file, least and most
 AHEAD = 2  # files that wait for the reader
-FILES = AHEAD + 2  # of one lane: those, the one that is read, and the one that is written
+FILES = AHEAD + 2  # of one track: those, the one that is read, and the one that is written
 WAIT = 0.2  # seconds between two looks whether the reader has left
 PREFIX = "railhead-stream-"
 
 
 class Stream:
-    """The records of a manifest's shards, read from a store; each lane in its own thread."""
+    """The records of a manifest's shards, read from a store; each track in its own thread."""
 
     def __init__(self, store: Store, manifest: Manifest) -> None:
         self.store, self.manifest = store, manifest
         self.fault = ""  # the first error, for the message: TensorFlow reports it as its own error
         self.numbers = itertools.count()
 
-    def files(self, spans: Iterable[Span], lanes: int) -> Iterator[str]:
+    def files(self, spans: Iterable[Span], tracks: int) -> Iterator[str]:
         """Paths of TFRecord files that together hold these spans in order.
 
-        A file is removed when the next path is taken. `lanes` shares the memory.
+        A file is removed when the next path is taken. `tracks` share the memory.
         """
-        ahead = Ahead(self._written(spans, segment_bytes(lanes)))
+        ahead = Ahead(self._written(spans, segment_bytes(tracks)))
         try:
             for path in ahead:
                 try:
@@ -90,10 +90,10 @@ def span_segments(
     )
 
 
-def segment_bytes(lanes: int) -> int:
-    """How large a file is, if each of so many lanes holds FILES of them."""
+def segment_bytes(tracks: int) -> int:
+    """How large a file is, if each of so many tracks holds FILES of them."""
     least, most = SEGMENT
-    return min(most, max(least, BUDGET // (lanes * FILES)))
+    return min(most, max(least, BUDGET // (tracks * FILES)))
 
 
 class Ahead:
