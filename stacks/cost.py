@@ -31,12 +31,13 @@ def parts(config: ClusterConfig) -> tuple[Part, ...]:
 def wanted(config: ClusterConfig) -> Wanted:
     """The machine whose prices are looked up."""
     machine = config.machine
-    attached = machine and machine.gpu and config.gpu_type
+    assert machine
     return Wanted(
         config.cloud,
         config.region,
         config.machine_type,
-        (str(machine.gpu), machine.gpus) if machine and attached else None,
+        (machine.gpu, machine.gpus) if machine.gpu else None,
+        machine.vcpus,
         config.spot,
         config.disk_gb,
     )

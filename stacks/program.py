@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -19,6 +20,7 @@ from .clouds import CLOUDS
 from .config import settings
 from .config.validators import ConfigError
 from .cost import cost
+from .live_prices import live_rates
 from .next_command import naming
 from .place import NotKnown, Place
 from .summary import Summary, summary
@@ -36,6 +38,7 @@ def main() -> None:
     values = settings.of_project(every, pulumi.get_project())
     try:
         config = settings.read(values, stack=pulumi.get_stack(), others=every)
+        config = replace(config, rates=live_rates(config))
         pulumi.log.info(f"the whole cluster: {cost(config)}")
         component = importlib.import_module(CLOUDS[config.cloud].component)
         cluster = component.Cluster(LOGICAL_NAME, config, existing=_existing)

@@ -57,6 +57,7 @@ class CloudKind:
     of it a killed `up` left, `own_bucket` the empty bucket of a given name if it has the stack's
     id, and `deadlines` the cloud's own deadlines of machines. `examiner` is the "module:function"
     that checks whether a stack can be created, and `policy` the one that lists the rights for that.
+    `prices` reads its own prices of a region.
     `areas` returns the areas in which everything with Railhead's tags can be listed. `scheme` is
     that of its bucket addresses, and `bucket` the "module:function" that opens a bucket.
     `host_key_source` is where its machines' keys can be read, and `deadline` the kind of its own
@@ -75,6 +76,7 @@ class CloudKind:
     deadlines: str | None = None
     examiner: str | None = None
     policy: str | None = None
+    prices: str | None = None
     areas: str | None = None
     scheme: str | None = None
     bucket: str | None = None
@@ -98,6 +100,7 @@ CLOUDS = {
         deadlines=f"{CLOUDS_FOLDER}.aws.scheduler:remove",
         examiner=f"{CLOUDS_FOLDER}.aws.examiner:checks",
         policy=f"{CLOUDS_FOLDER}.aws.rights:policy",
+        prices=f"{CLOUDS_FOLDER}.aws.prices:rows",
         areas=f"{CLOUDS_FOLDER}.aws.areas:areas",
         scheme=COMMON_FACTS["aws"].scheme,
         bucket=f"{CLOUDS_FOLDER}.aws.s3:open_bucket",
@@ -123,6 +126,7 @@ CLOUDS = {
         own_bucket=f"{CLOUDS_FOLDER}.gcp.leftovers:remove_bucket",
         examiner=f"{CLOUDS_FOLDER}.gcp.examiner:checks",
         policy=f"{CLOUDS_FOLDER}.gcp.rights:policy",
+        prices=f"{CLOUDS_FOLDER}.gcp.prices:rows",
         areas=f"{CLOUDS_FOLDER}.gcp.areas:areas",
         scheme=COMMON_FACTS["gcp"].scheme,
         bucket=f"{CLOUDS_FOLDER}.gcp.gcs:open_bucket",

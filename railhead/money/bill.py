@@ -16,6 +16,7 @@ from .amount import Amount, total
 
 FIRST_MINUTE = timedelta(minutes=1)
 HOURS_A_MONTH = 730
+MISSING = "no table and no answer of the cloud has it"
 HOURS = {"h": Decimal(1), "GB-month": Decimal(HOURS_A_MONTH)}  # in one unit
 
 
@@ -50,12 +51,17 @@ class Price:
 
 @dataclass(frozen=True)
 class UnknownPrice:
-    """There is no price, or not exactly one: `why`, with the rows that match."""
+    """There is no price, or not exactly one: then `why` has the rows that match."""
 
     what: str
-    why: str
+    why: str = MISSING
 
     unit = "h"
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no price, in contrast to several."""
+        return self.why == MISSING
 
     @property
     def amount(self) -> Amount:

@@ -34,12 +34,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A machine of a stack: `gpus` are those that are attached to it, a type and a number."""
+    """A machine of a stack: `gpus` are a type and a number."""
 
     cloud: str
     region: str | None
     machine_type: str
     gpus: tuple[str, int] | None = None
+    vcpus: int | None = None
     spot: bool = False
     disk_gb: int = 100
 
@@ -47,9 +48,9 @@ class Wanted:
 def parts_of(wanted: Wanted, rates: Rates) -> tuple[Part, ...]:
     """The machine, its disk and its public address."""
     disk = rates.rate(DISK, COMMON_FACTS[wanted.cloud].disk_type, wanted.region)
-    machine = rates.machine(wanted.machine_type, wanted.region, wanted.gpus, spot=wanted.spot)
+    kind, region, spot = wanted.machine_type, wanted.region, wanted.spot
     return (
-        Part(MACHINE, machine),
+        Part(MACHINE, rates.machine(kind, region, wanted.gpus, wanted.vcpus, spot=spot)),
         Part(DISK, disk, Decimal(wanted.disk_gb)),
         Part(PUBLIC, rates.rate(*ADDRESS, wanted.region, spot=wanted.spot)),
     )

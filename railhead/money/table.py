@@ -81,18 +81,27 @@ class Rates:
         return only(found, name_of(kind, item, region, spot=spot))
 
     def machine(
-        self, name: str, region: str | None, gpus: tuple[str, int] | None = None, *, spot: bool
+        self,
+        name: str,
+        region: str | None,
+        gpus: tuple[str, int] | None = None,
+        vcpus: int | None = None,
+        *,
+        spot: bool,
     ) -> Rate:
-        """The price of a machine with the GPUs that are attached to it, a type and a number. Where
-        the type has no row, its vCPUs and GPUs are added up."""
-        whole = self.rate("machine", name, region, spot=spot)
-        family, vcpus = name.partition("-")[0], name.rpartition("-")[2]
-        if not isinstance(whole, UnknownPrice) or not vcpus.isdecimal():
-            return whole
-        parts = [(self.rate("vcpu", family, region, spot=spot), int(vcpus))]
-        if gpus:
-            parts.append((self.rate("gpu", gpus[0], region, spot=spot), gpus[1]))
-        return composed(whole.what, parts)
+        """The price of a machine with its GPUs, a type and a number. Where the type has no row, its
+        vCPUs (as many as the last number of its name, unless given) and GPUs are added up."""
+        own, (family, _, last) = replace(self, others=None), name.rpartition("-")
+        whole = own.rate("machine", name, region, spot=spot)
+        vcpus = vcpus or (int(last) if last.isdecimal() else None)
+        if vcpus and family in {row.item for row in self.rows} and isinstance(whole, UnknownPrice):
+            parts = [(own.rate("vcpu", family, region, spot=spot), vcpus)]
+            if gpus:
+                parts.append((own.rate("gpu", gpus[0], region, spot=spot), gpus[1]))
+            whole = composed(whole.what, parts)
+        if isinstance(whole, UnknownPrice) and whole.is_missing and self.others:
+            return self.others.machine(name, region, gpus, vcpus, spot=spot)
+        return whole
 
 
 def only(rows: list[Row], what: str) -> Rate:
@@ -100,7 +109,7 @@ def only(rows: list[Row], what: str) -> Rate:
     if len(rows) == 1:
         return rows[0].price
     several = f"{len(rows)} rows match: {'; '.join(map(str, rows))}"
-    return UnknownPrice(what, several if rows else "no table and no answer of the cloud has it")
+    return UnknownPrice(what, several) if rows else UnknownPrice(what)
 
 
 def composed(what: str, parts: Iterable[tuple[Rate, int]]) -> Rate:

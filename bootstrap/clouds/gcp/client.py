@@ -28,6 +28,7 @@ ENDPOINTS = {
     "storage": STORAGE,
     "cloudresourcemanager": "https://cloudresourcemanager.googleapis.com/",
     "iam": "https://iam.googleapis.com/",
+    "cloudbilling": "https://cloudbilling.googleapis.com/",
     "orgpolicy": "https://orgpolicy.googleapis.com/",
 }
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other endpoints

@@ -1,0 +1,218 @@
+"""The prices of a region: AWS Price List, and the history of spot prices.
+
+The Price List has entries that are not what a stack starts: Capacity Blocks, other systems, other
+tenancies. The filters leave them out, and an entry that comes nevertheless is not used. Of its
+rights it needs `pricing:GetProducts` and `ec2:DescribeSpotPriceHistory`; both cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import field
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.codec import decode
+from railhead.documents.lazy import dataclass
+from railhead.money.table import ON_DEMAND, SPOT, Row
+
+from ...errors import RailheadError
+from ..machines import MOST_PAGES, too_many
+from .client import AwsClient, ask, connect
+
+LISTED_IN = "us-east-1"  # the interface exists in a few regions, for all
+SOURCE, SPOT_SOURCE = "AWS price list", "AWS spot price history"
+LONGEST_FILTER = 1000  # characters of the value of one
+HISTORY = timedelta(days=90)  # EC2 has no older prices: another one is not a price of today
+COMPUTE = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
+UNITS = {"Hrs": "h", "GB-Mo": "GB-month"}
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A tier of a price."""
+
+    unit: str
+    pricePerUnit: Mapping[str, str]
+    beginRange: str = "0"
+    endRange: str = "Inf"
+
+
+@dataclass(frozen=True)
+class Term:
+    """An offer; its tiers by their codes."""
+
+    priceDimensions: Mapping[str, Dimension]
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is sold."""
+
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The offers on demand, by their codes."""
+
+    OnDemand: Mapping[str, Term] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One text of `PriceList`."""
+
+    product: Product
+    terms: Terms
+
+
+@dataclass(frozen=True)
+class Products:
+    """A page of GetProducts."""
+
+    PriceList: tuple[str, ...] = ()
+    NextToken: str = ""
+
+
+@dataclass(frozen=True)
+class SpotPrice:
+    """A price of a zone from a time on."""
+
+    InstanceType: str
+    SpotPrice: str
+    Timestamp: Any  # a datetime
+
+
+def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:
+    """The prices of machine types and of the stacks' disks in a region.
+
+    Raises:
+        RailheadError: AWS does not answer, refuses, or a page is missing: half a list is none.
+    """
+    now = now or datetime.now(timezone.utc)
+    listed, local = connect(LISTED_IN), connect(region)
+    disk = {"volumeApiName": COMMON_FACTS["aws"].disk_type, "regionCode": region}
+    return [
+        *_machines(listed, region, types, now),
+        *(_row("disk", disk["volumeApiName"], region, "", e, now) for e in _entries(listed, disk)),
+        *spot_rows(local, region, types, now),
+    ]
+
+
+def _machines(
+    client: AwsClient, region: str, types: Collection[str], now: datetime
+) -> Iterator[Row]:
+    for names in _in_parts(sorted(types)):
+        for entry in _entries(client, {**COMPUTE, "regionCode": region}, names):
+            name = entry.product.attributes.get("instanceType", "")
+            if name in types:
+                yield _row("machine", name, region, ON_DEMAND, entry, now)
+
+
+def _in_parts(names: list[str]) -> Iterator[str]:
+    """The names for ANY_OF filters, separated by commas."""
+    part = ""
+    for name in names:
+        if len(part) + len(name) >= LONGEST_FILTER:
+            yield part
+            part = ""
+        part = f"{part},{name}" if part else name
+    if part:
+        yield part
+
+
+def _entries(client: AwsClient, attributes: Mapping[str, str], types: str = "") -> Iterator[Entry]:
+    """The entries with these attributes; of these machine types, where they are given."""
+    filters = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in attributes.items()]
+    if types:
+        filters.append({"Type": "ANY_OF", "Field": "instanceType", "Value": types})
+    more: dict[str, str] = {}
+    for _ in range(MOST_PAGES):
+        page = ask(
+            Products,
+            client,
+            "pricing",
+            "get_products",
+            ServiceCode="AmazonEC2",
+            Filters=filters,
+            FormatVersion="aws_v1",
+            **more,
+        )
+        for entry in map(_entry, page.PriceList):
+            if attributes.items() <= entry.product.attributes.items():
+                yield entry
+        if not page.NextToken:
+            return
+        more = {"NextToken": page.NextToken}
+    raise too_many("AWS get_products")
+
+
+def _entry(text: str) -> Entry:
+    what = "an entry of AWS's price list"
+    try:
+        values = json.loads(text)
+    except ValueError:
+        raise RailheadError(f"{what} is not JSON") from None
+    return decode(Entry, values, what=what, error=RailheadError)
+
+
+def _row(kind: str, item: str, region: str, market: str, entry: Entry, now: datetime) -> Row:
+    """The row of an entry with one price for any amount.
+
+    Raises:
+        RailheadError: it has tiers, another currency or another unit.
+    """
+    tiers = [
+        tier for term in entry.terms.OnDemand.values() for tier in term.priceDimensions.values()
+    ]
+    if len(tiers) != 1 or (tiers[0].beginRange, tiers[0].endRange) != ("0", "Inf"):
+        raise RailheadError(f"AWS's price of {item} in {region} has {len(tiers)} tiers")
+    tier = tiers[0]
+    if "USD" not in tier.pricePerUnit or tier.unit not in UNITS:
+        raise RailheadError(f"AWS's price of {item} in {region} is not in USD per hour or month")
+    usd = number(tier.pricePerUnit["USD"], item)
+    return Row(kind, item, region, market, usd, "", UNITS[tier.unit], f"{now:%Y-%m-%d}", SOURCE)
+
+
+def number(text: str, item: str) -> str:
+    """A price as the texts of rows have it; RailheadError for another text."""
+    try:
+        value = Decimal(text)
+    except ArithmeticError:
+        value = Decimal(-1)
+    if not (value.is_finite() and 0 <= value < 10**6):
+        raise RailheadError(f"the price of {item} is {text[:20]!r}, not a number of USD")
+    return f"{value.normalize():f}"
+
+
+def spot_rows(
+    client: AwsClient, region: str, types: Collection[str], now: datetime
+) -> Iterator[Row]:
+    """The spot prices of now: from the lowest to the highest of all zones."""
+    history = client(
+        "ec2",
+        "describe_spot_price_history",
+        InstanceTypes=sorted(types),
+        ProductDescriptions=["Linux/UNIX"],
+        StartTime=now,
+    )
+    what = "the history of spot prices"
+    prices: dict[str, list[str]] = {}
+    for values in history.get("SpotPriceHistory", ()):
+        one = decode(SpotPrice, values, what=what, error=RailheadError)
+        if now - one.Timestamp < HISTORY and one.InstanceType in types:
+            prices.setdefault(one.InstanceType, []).append(number(one.SpotPrice, one.InstanceType))
+    for name, each in prices.items():
+        low, high = min(each, key=Decimal), max(each, key=Decimal)
+        day = f"{now:%Y-%m-%d}"
+        yield Row("machine", name, region, SPOT, low, high, "h", day, SPOT_SOURCE)
