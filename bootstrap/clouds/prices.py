@@ -58,7 +58,7 @@ def find(cloud: str, region: str, types: Collection[str], now: float | None = No
 
 
 def ask(cloud: str, region: str, types: Collection[str], now: float) -> tuple[Row, ...]:
-    """The cloud's own prices, kept or asked for.
+    """The cloud's own prices, kept or read.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses; or it has no prices.
@@ -71,10 +71,10 @@ def ask(cloud: str, region: str, types: Collection[str], now: float) -> tuple[Ro
     if name is None:
         raise RailheadError(f"the hosts of {cloud} have no prices")
     read: Read = base.load(name)
-    asked = tuple(sorted({*types, *(kept.types if kept else ())}))
+    requested = tuple(sorted({*types, *(kept.types if kept else ())}))
     with outlasting(PATIENCE):
-        rows = tuple(read(region, asked))
-    atomic_write(path, json.dumps(encode(Kept(asked, now, rows))))
+        rows = tuple(read(region, requested))
+    atomic_write(path, json.dumps(encode(Kept(requested, now, rows))))
     return rows
 
 

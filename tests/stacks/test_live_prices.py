@@ -71,7 +71,7 @@ def test_without_one_the_table_counts_and_why_is_shown(
 
 
 @pytest.mark.parametrize("config", [LOCAL, replace(AWS, price_per_hour=2.0)])
-def test_nothing_is_asked_where_no_price_is_needed(
+def test_nothing_is_read_where_no_price_is_needed(
     monkeypatch: pytest.MonkeyPatch, config: ClusterConfig
 ) -> None:
     started = answers(monkeypatch, 0, "[]")

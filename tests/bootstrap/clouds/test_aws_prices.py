@@ -67,12 +67,12 @@ class Clients:
     def machines(self, *entries: str, more: str = "", after: str = "") -> None:
         """A page with these entries; `after` it another one."""
         values: dict[str, Any] = {"ServiceCode": "AmazonEC2", "Filters": ANY}
-        asked = {**values, "FormatVersion": "aws_v1", **({"NextToken": more} if more else {})}
+        requested = {**values, "FormatVersion": "aws_v1", **({"NextToken": more} if more else {})}
         page = {"PriceList": list(entries), **({"NextToken": after} if after else {})}
-        self.stubs["pricing"].add_response("get_products", page, asked)
+        self.stubs["pricing"].add_response("get_products", page, requested)
 
     def rates(self) -> Rates:
-        """The prices; after those of machines, AWS is asked about disks and spot prices."""
+        """The prices; after those of machines, AWS answers about disks and spot prices."""
         disk = entry(DISK, {"usd": "0.0880000000", "unit": "GB-Mo"})
         self.machines(disk)
         answer = {"SpotPriceHistory": self.spot}
@@ -110,13 +110,13 @@ def test_the_price_of_each_type_and_of_disks(clients: Clients) -> None:
     assert str(disk) == "0.088 USD per GB-month (AWS price list, 2026-11-01)"
 
 
-def test_one_call_asks_for_all_types_of_the_one_offer(clients: Clients) -> None:
-    asked: list[Any] = []
+def test_one_call_requests_all_types_of_the_one_offer(clients: Clients) -> None:
+    requested: list[Any] = []
     events = clients.clients["pricing"].meta.events
-    events.register("provide-client-params", lambda params, **_: asked.append(params))
+    events.register("provide-client-params", lambda params, **_: requested.append(params))
     clients.machines()
     clients.rates()
-    machines, disks = asked
+    machines, disks = requested
     values = {one["Field"]: (one["Type"], one["Value"]) for one in machines["Filters"]}
     assert values["instanceType"] == ("ANY_OF", "g4dn.xlarge,g5.xlarge")
     assert values["marketoption"] == ("TERM_MATCH", "OnDemand")
@@ -222,7 +222,7 @@ def test_throttling_is_outlasted(clients: Clients, monkeypatch: pytest.MonkeyPat
     assert [row.usd for row in found] == ["0.587"]
 
 
-def test_many_types_are_asked_for_in_parts() -> None:
+def test_many_types_are_requested_in_parts() -> None:
     names = [f"g{number}.12xlarge" for number in range(200)]
     parts = list(prices._in_parts(names))
     assert ",".join(parts).split(",") == names and max(map(len, parts)) <= 1024

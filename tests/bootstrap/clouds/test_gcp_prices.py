@@ -194,11 +194,11 @@ class Pages:
 
     def __init__(self) -> None:
         self.missing = False
-        self.asked: list[dict[str, list[str]]] = []
+        self.requested: list[dict[str, list[str]]] = []
 
     def answer(self, call: Call) -> Answer:
         query = parse_qs(urlsplit(call.target).query)
-        self.asked.append(query)
+        self.requested.append(query)
         assert urlsplit(call.target).path == "/v1/services/6F81-5844-456A/skus"
         assert query.keys() <= {"pageSize", "currencyCode", "pageToken"}
         if "pageToken" not in query:
@@ -223,7 +223,7 @@ def read() -> Rates:
 
 def test_all_pages_are_read(pages: Pages) -> None:
     assert per_hour(read(), spot=False) == "0.5724 USD"
-    assert [one["currencyCode"] for one in pages.asked] == [["USD"]] * 2
+    assert [one["currencyCode"] for one in pages.requested] == [["USD"]] * 2
 
 
 def test_half_a_catalogue_is_none(pages: Pages) -> None:

@@ -21,14 +21,14 @@ ROW = Row("machine", "g4dn.xlarge", "us-east-1", ON_DEMAND, "0.6", "", "h", "202
 
 
 class Cloud:
-    """Answers with the rows, or does not; `asked` has the regions and types."""
+    """Answers with the rows, or does not; `requested` has the regions and types."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.requested: list[tuple[str, tuple[str, ...]]] = []
         self.fails = False
 
     def rows(self, region: str, types: Collection[str]) -> list[Row]:
-        self.asked.append((region, tuple(types)))
+        self.requested.append((region, tuple(types)))
         if self.fails:
             raise RailheadError("AWS refuses get_products: AccessDeniedException")
         return [replace(ROW, region=region)]
@@ -50,25 +50,25 @@ def test_an_answer_is_kept_for_a_day(cloud: Cloud) -> None:
     for now in (0.0, 86_399.0, 86_400.0, 86_401.0):
         found = prices.find("aws", "us-east-1", ["g4dn.xlarge"], now)
         assert usd(found.rates) == Decimal("0.6") and not found.why
-    assert len(cloud.asked) == 2
+    assert len(cloud.requested) == 2
 
 
 def test_regions_are_kept_apart(cloud: Cloud) -> None:
     for region in ("us-east-1", "eu-west-1"):
         assert usd(prices.find("aws", region, ["g4dn.xlarge"], 0.0).rates, region) == Decimal("0.6")
-    assert [region for region, _ in cloud.asked] == ["us-east-1", "eu-west-1"]
+    assert [region for region, _ in cloud.requested] == ["us-east-1", "eu-west-1"]
 
 
-def test_another_type_is_asked_for_with_those_before(cloud: Cloud) -> None:
+def test_another_type_is_read_with_those_before(cloud: Cloud) -> None:
     for types in (["a"], ["b"], ["a", "b"]):
         prices.find("aws", "us-east-1", types, 0.0)
-    assert [types for _, types in cloud.asked] == [("a",), ("a", "b")]
+    assert [types for _, types in cloud.requested] == [("a",), ("a", "b")]
 
 
 def test_a_clock_that_went_back_asks_again(cloud: Cloud) -> None:
     prices.find("aws", "us-east-1", ["a"], 1000.0)
     prices.find("aws", "us-east-1", ["a"], 0.0)
-    assert len(cloud.asked) == 2
+    assert len(cloud.requested) == 2
 
 
 def test_without_an_answer_the_table_counts_and_why_is_known(cloud: Cloud) -> None:
@@ -78,12 +78,12 @@ def test_without_an_answer_the_table_counts_and_why_is_known(cloud: Cloud) -> No
     assert found.rates == shipped("aws")
 
 
-def test_a_damaged_file_is_asked_for_again(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_damaged_file_is_read_again(cloud: Cloud, tmp_path: Path) -> None:
     path = tmp_path / "railhead/prices/aws-us-east-1.json"
     path.parent.mkdir(parents=True)
     path.write_text('{"types": ["g4dn.xlarge"], "read": 0, "rows": [{}]}')
     prices.find("aws", "us-east-1", ["g4dn.xlarge"], 0.0)
-    assert len(cloud.asked) == 1 and json.loads(path.read_text())["rows"][0]["usd"] == "0.6"
+    assert len(cloud.requested) == 1 and json.loads(path.read_text())["rows"][0]["usd"] == "0.6"
 
 
 def test_the_program_prints_the_rows_for_the_stacks(cloud: Cloud, tmp_path: Path) -> None:
