@@ -36,7 +36,5 @@ def live_rates(config: ClusterConfig) -> Rates | None:
         why = f"there was no answer within {SECONDS} s"
     except (OSError, ValueError, Malformed) as error:
         why = str(error)
-    pulumi.log.info(
-        f"prices are those of the table: {why.splitlines()[-1] if why else 'no answer'}"
-    )
+    pulumi.log.info(f"prices are those of the table: {why.splitlines()[0] if why else 'no answer'}")
     return None

@@ -24,6 +24,7 @@ STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
 STOPPED = ("stopped", "gone")  # the instance does not run and is not billed by the hour
 MISSING, UNKNOWN = "MISSING", "UNKNOWN"  # states of a deadline
 
+SET_PRICE = "pulumi config set price_per_hour USD   # of the whole cluster"
 POLL_SECONDS = 5.0
 SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
 through_outages = partial(outlasting, report=print_lines)  # where machines depend on a call

@@ -69,7 +69,7 @@ def ask(cloud: str, region: str, types: Collection[str], now: float) -> tuple[Ro
         return kept.rows
     name = CLOUDS[cloud].prices
     if name is None:
-        raise RailheadError(f"the hosts of {cloud} have no prices")
+        raise RailheadError(f"the hosts of {cloud} have no prices", hint=base.SET_PRICE)
     read: Read = base.load(name)
     requested = tuple(sorted({*types, *(kept.types if kept else ())}))
     with outlasting(PATIENCE):

@@ -1,4 +1,5 @@
-"""What hosts run, as an archive from which Python imports: `host` and `railhead.documents`.
+"""What hosts run, as an archive from which Python imports: `host`, `railhead.documents` and
+`railhead.money`.
 
 It has the source of each module, and the bytecode of this computer's Python: a host whose Python
 has another version compiles the source.
@@ -18,6 +19,7 @@ from marshal import dumps
 from pathlib import Path
 
 import railhead.documents
+import railhead.money
 
 from ..host.programs import NAME
 from .caches import cache as cache_folder
@@ -25,6 +27,7 @@ from .files import atomic_write
 
 HOST_PROGRAMS = Path(__file__).parents[1] / "host"
 DOCUMENTS = Path(railhead.documents.__file__).parent
+MONEY = Path(railhead.money.__file__).parent
 # Before the code in a .pyc: its Python, and that nothing is compared with the source.
 HEADER = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 KEPT = 4  # archives on this computer, of other versions and Pythons
@@ -61,7 +64,8 @@ def head(packed: bytes) -> str:
 def sources() -> dict[str, bytes]:
     """The modules by their path in the archive."""
     modules = {"railhead/__init__.py": b""}  # ours loads the Python interface
-    for top, folder in (("host", HOST_PROGRAMS), ("railhead/documents", DOCUMENTS)):
+    folders = {"host": HOST_PROGRAMS, "railhead/documents": DOCUMENTS, "railhead/money": MONEY}
+    for top, folder in folders.items():
         for path in folder.rglob("*.py"):
             if path.parent != DOCUMENTS / "options":  # of commands: typed here, never there
                 modules[f"{top}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()

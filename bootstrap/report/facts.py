@@ -268,14 +268,16 @@ def _facts(run_id: str, folder: Path, document: RunDocument | None) -> RunFacts:
         result=_read(folder / "result.json", read_result),
         evaluation=read_evaluation(folder),
         evaluations={path.parent.name: read_evaluation(path.parent) for path in evaluation_files},
-        parts=_parts(cluster),
+        parts=_parts(document) if document else (),
     )
 
 
-def _parts(cluster: str) -> tuple[Part, ...]:
-    """What each host of a recorded cluster is billed for."""
+def _parts(run: RunDocument) -> tuple[Part, ...]:
+    """What each host was billed for; of a run of an older version, as its cluster is now."""
+    if run.prices:
+        return tuple(map(host.read_part, run.prices))
     with contextlib.suppress(RailheadError):
-        inventory = local_state.load_cluster(cluster)
+        inventory = local_state.load_cluster(run.cluster)
         return host.read(inventory.price, len(inventory.hosts))
     return ()
 

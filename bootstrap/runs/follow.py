@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from railhead.documents.agent.runs import Follow, LogLine, MetricLine, RunEvent
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.records import Record
+from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.takeover import is_lost_lease
 
 from ..console import log
@@ -21,6 +22,7 @@ from ..ssh.session import ConnectionLost, Session
 from ..untrusted.records import record
 from ..untrusted.run_files import read_run_document
 from . import takeover
+from .metrics.cost import CostSoFar
 from .run import Run, read_state
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each attempt to reconnect
@@ -129,7 +131,8 @@ def follow(
 ) -> None:
     """Show the run until it ends; ConnectionLost when the connection breaks."""
     mark_attached(chief, run)
-    view = _View(board, _first_ranks(chief, run), state, watch)
+    document = read_run_document(chief.read(f"{run.folder}/run.json") or "")
+    view = _View(board, document, state, watch)
     request = Follow(run.folder, state.offset, "rank-0", state.log_offset)
     try:
         state.lost = chief.call(request, on_event=view.show).lost
@@ -144,14 +147,14 @@ class _View:
     `hosts`: the hosts by first rank."""
 
     def __init__(
-        self, board: Board, hosts: Mapping[str, str], state: FollowState, watch: Watch | None
+        self, board: Board, run: RunDocument, state: FollowState, watch: Watch | None
     ) -> None:
-        self.board, self.hosts, self.state, self.watch = board, hosts, state, watch
-        self.records = RunLine(board)
+        self.board, self.hosts, self.state, self.watch = board, first_ranks(run), state, watch
+        self.records = RunLine(board, CostSoFar(run))
         self.last_line = ""  # of rank 0, above the board
         # The hosts whose last line is not shown: a log has all lines of rank 0 anyway.
-        first = {"0"} & {*hosts} if not board.live else ()
-        self.with_progress = {hosts[rank] for rank in first}
+        first = {"0"} & {*self.hosts} if not board.live else ()
+        self.with_progress = {self.hosts[rank] for rank in first}
 
     @property
     def lines(self) -> list[str]:
@@ -196,19 +199,18 @@ def mark_attached(session: Session, run: Run) -> None:
     session.run(["sh", "-c", ATTACH], cwd=run.folder)
 
 
-def _first_ranks(chief: Session, run: Run) -> dict[str, str]:
+def first_ranks(run: RunDocument) -> dict[str, str]:
     """{rank: host name} for the first rank of each host."""
-    document = read_run_document(chief.read(f"{run.folder}/run.json") or "")
-    names = [host.name for host in document.hosts]
-    return dict(zip(map(str, document.first_ranks), names, strict=True))
+    names = [host.name for host in run.hosts]
+    return dict(zip(map(str, run.first_ranks), names, strict=True))
 
 
 class RunLine:
     """The line of a run on a board: the progress of the rank that reports it first. The ranks train
     in step, so the others report the same."""
 
-    def __init__(self, board: Board) -> None:
-        self.board, self.name = board, name_of_run()
+    def __init__(self, board: Board, cost: CostSoFar | None = None) -> None:
+        self.board, self.name, self.cost = board, name_of_run(), cost
         self.rank: tuple[str, int | None] | None = None
         board.add([self.name])
 
@@ -229,7 +231,8 @@ class RunLine:
         elif entry.kind == "progress":
             self.rank = self.rank or (entry.host, entry.rank)
             if self.rank == (entry.host, entry.rank):
-                board.line(self.name, text, training_done(entry))
+                paid = self.cost.at(entry.time) if self.cost else ""
+                board.line(self.name, f"{text}{paid}", training_done(entry))
         elif entry.rank == 0 or not board.live:
             board.print_lines(f"[{entry.host}] {text}")
         else:

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from datetime import datetime, timezone
 
 from railhead.documents.carbon.energy import Grid
+from railhead.documents.cluster import PricePart
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import SHORT_NAME, is_short
 from railhead.documents.runs.evaluation import Threshold
@@ -201,6 +202,7 @@ def run_document(
     gpus: Mapping[str, tuple[str, ...]] | None = None,
     commit: str | None = None,
     grid: Grid | None = None,
+    prices: tuple[PricePart, ...] = (),
 ) -> RunDocument:
     """run.json, read by supervisor, ranks and training; without values of secrets.
 
@@ -257,6 +259,7 @@ def run_document(
         retries_from_start=options.retries.from_start,
         commit=commit,
         grid=grid,
+        prices=prices,
         elastic=options.retries.hosts[0] if options.retries.hosts else 0,
         takeover=options.retries.takeover,
         on_stall=stop_policy.on_stall,

@@ -333,6 +333,7 @@ def document_of(
         gpus={name: facts.gpus for name, facts in cluster.facts.items()},
         commit=request.commit,
         grid=grid_of(cluster.inventory.cloud, cluster.inventory.region),
+        prices=cluster.inventory.price.parts if cluster.inventory.price else (),
     )
 
 

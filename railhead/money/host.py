@@ -9,6 +9,7 @@ from decimal import Decimal
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.cluster import ClusterPrice, PricePart
 from railhead.documents.lazy import dataclass
+from railhead.documents.runs.result import RunCost
 
 from .amount import Amount, total
 from .bill import HOURS, Price, Rate, UnknownPrice
@@ -88,19 +89,31 @@ def read(price: ClusterPrice | None, hosts: int) -> tuple[Part, ...]:
     if price.currency != CURRENCY:
         return (Part(MACHINE, UnknownPrice(f"a price in {price.currency}", "not in USD")),)
     if price.parts:
-        return tuple(map(_read, price.parts))
+        return tuple(map(read_part, price.parts))
     each = Decimal(str(price.per_hour or 0)) / max(1, hosts)
     what = "price of the machines"
     return (Part(MACHINE, Price(what, each, each, "h", price.date, price.source)),)
 
 
-def _read(part: PricePart) -> Part:
+def read_part(part: PricePart) -> Part:
+    """A part as a document has it."""
     quantity = Decimal(str(part.quantity))
     if part.usd is None:
         return Part(part.what, UnknownPrice(part.name, part.source), quantity)
     low, high = Decimal(part.usd), Decimal(part.high or part.usd)
     rate = Price(part.name, low, high, part.unit, part.day, part.source)
     return Part(part.what, rate, quantity)
+
+
+def of_run(parts: Iterable[PricePart], hosts: int, seconds: float) -> RunCost | None:
+    """The cost of so many hosts for the duration of a run, for its result; None without prices."""
+    read_parts = tuple(map(read_part, parts))
+    if not read_parts:
+        return None
+    amount = per_hour(read_parts, hosts) * (Decimal(str(seconds)) / 3600)
+    low, high = (f"{usd:.4f}" for usd in (amount.low, amount.high))
+    known = bool(amount.low) or amount.known
+    return RunCost(low if known else None, high if high != low else None, amount.unknown)
 
 
 def scaled(price: ClusterPrice, before: int, hosts: int) -> ClusterPrice:

@@ -20,6 +20,7 @@ from railhead.documents.lazy import dataclass
 from railhead.money.table import ON_DEMAND, SPOT, Row
 
 from ...errors import RailheadError
+from ..base import SET_PRICE
 from ..machines import MOST_PAGES, too_many
 from .client import AwsClient, ask, connect
 
@@ -162,7 +163,7 @@ def _entry(text: str) -> Entry:
     try:
         values = json.loads(text)
     except ValueError:
-        raise RailheadError(f"{what} is not JSON") from None
+        raise RailheadError(f"{what} is not JSON", hint=SET_PRICE) from None
     return decode(Entry, values, what=what, error=RailheadError)
 
 
@@ -176,10 +177,14 @@ def _row(kind: str, item: str, region: str, market: str, entry: Entry, now: date
         tier for term in entry.terms.OnDemand.values() for tier in term.priceDimensions.values()
     ]
     if len(tiers) != 1 or (tiers[0].beginRange, tiers[0].endRange) != ("0", "Inf"):
-        raise RailheadError(f"AWS's price of {item} in {region} has {len(tiers)} tiers")
+        raise RailheadError(
+            f"AWS's price of {item} in {region} has {len(tiers)} tiers", hint=SET_PRICE
+        )
     tier = tiers[0]
     if "USD" not in tier.pricePerUnit or tier.unit not in UNITS:
-        raise RailheadError(f"AWS's price of {item} in {region} is not in USD per hour or month")
+        raise RailheadError(
+            f"AWS's price of {item} in {region} is not in USD per hour or month", hint=SET_PRICE
+        )
     usd = number(tier.pricePerUnit["USD"], item)
     return Row(kind, item, region, market, usd, "", UNITS[tier.unit], f"{now:%Y-%m-%d}", SOURCE)
 
@@ -191,7 +196,9 @@ def number(text: str, item: str) -> str:
     except ArithmeticError:
         value = Decimal(-1)
     if not (value.is_finite() and 0 <= value < 10**6):
-        raise RailheadError(f"the price of {item} is {text[:20]!r}, not a number of USD")
+        raise RailheadError(
+            f"the price of {item} is {text[:20]!r}, not a number of USD", hint=SET_PRICE
+        )
     return f"{value.normalize():f}"
 
 

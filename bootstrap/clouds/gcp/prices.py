@@ -18,6 +18,7 @@ from railhead.documents.lazy import dataclass
 from railhead.money.table import ADDRESS, EVERYWHERE, ON_DEMAND, SPOT, Row
 
 from ...errors import RailheadError
+from ..base import SET_PRICE
 from ..machines import MOST_PAGES, too_many
 from .client import GoogleClient, connect, endpoint
 
@@ -186,7 +187,9 @@ def price(sku: Sku, unit: str) -> Decimal:
     expression = newest.pricingExpression
     tiers = sorted(expression.tieredRates, key=lambda tier: tier.startUsageAmount)
     if expression.usageUnit != unit or not tiers or tiers[-1].unitPrice.currencyCode != "USD":
-        raise RailheadError(f"Google's price of {sku.description[:80]!r} is not in USD per {unit}")
+        raise RailheadError(
+            f"Google's price of {sku.description[:80]!r} is not in USD per {unit}", hint=SET_PRICE
+        )
     return tiers[-1].unitPrice.amount
 
 

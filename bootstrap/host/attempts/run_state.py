@@ -14,10 +14,11 @@ from typing import Any
 
 from railhead.documents.carbon.energy import Carbon, HostEnergy, carbon_of
 from railhead.documents.runs.manifest import Manifest
-from railhead.documents.runs.result import Result
-from railhead.documents.runs.run import OnGrid, RunDocument
+from railhead.documents.runs.result import Result, RunCost
+from railhead.documents.runs.run import OnGrid, Priced, RunDocument
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Term
+from railhead.money import host
 
 from .. import full_disk
 from ..run import checkpoint_files, closing, json_file, manifest
@@ -123,6 +124,7 @@ class State:
         seconds = round(self.run_seconds, 1)
         result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
         result = replace(result, attempts=self.document.attempts, carbon=self.carbon())
+        result = replace(result, cost=self.cost(seconds))
         self.save_result(result)  # first: a cancel waits for it, but not for the hashes
         listed, why = closing.whole_manifest(self.folder)
         if why:
@@ -149,6 +151,14 @@ class State:
         if found and self.earlier:
             found = replace(found, notes=(*found.notes, "left out: before another host took over"))
         return found
+
+    def cost(self, seconds: float) -> RunCost | None:
+        """The price of the hosts for the duration of the run; None where no price is known."""
+        try:
+            run = json_file.read(self.path("run.json"), Priced)
+        except (OSError, ValueError):
+            return None
+        return host.of_run(run.prices, len(run.hosts), seconds)
 
     def save_result(self, result: Result) -> None:
         """Write result.json, including failed writes and unfinished steps so far."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from railhead.documents.carbon.energy import Carbon
+from railhead.documents.cluster import DECIMAL
 from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.cause import Cause
@@ -98,12 +99,23 @@ class Attempt:
         return f"{rank}{self.culprit.host or 'mpirun'}"
 
 
+@dataclass(frozen=True)
+class RunCost:
+    """The price of the hosts during the run, USD: up to `high` where it is a range. `unknown` are
+    the names of what has no price; None for `usd`: nothing has one."""
+
+    usd: str | None = key(None, pattern=DECIMAL)
+    high: str | None = key(None, pattern=DECIMAL, omit=True)
+    unknown: tuple[str, ...] = key((), omit=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """How a run has ended. `evaluation`: as the program wrote it; `swept` is by host; `why`: why it
     was cancelled, if not by a user; `cause`: why it failed; `no_restart`: why it did not start
     again; `trouble`: what could not be written or read on the chief; `attempts`: the failed
-    attempts before the last one; `carbon`: of what its hosts measured."""
+    attempts before the last one; `carbon`: of what its hosts measured;
+    `cost`: of its hosts."""
 
     schema: int = key(
         1,
@@ -189,6 +201,12 @@ class Result:
         " checkpoint](training.md#runs-that-survive)) or `elastic` (terminated to take a host"
         " back)\nof a retry: `cause`, the last known `step`, `from_step` (null for a script),"
         " `lost` seconds, and `hosts`, if some are missing",
+    )
+    cost: RunCost | None = key(
+        None,
+        omit=True,
+        doc="optional: the price of the hosts for `seconds`: `usd`, of a range also `high`;"
+        " `unknown`: what has no price",
     )
     carbon: Carbon | None = key(
         None,

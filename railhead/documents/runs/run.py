@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from railhead.documents.carbon.energy import Grid
+from railhead.documents.cluster import PricePart
 from railhead.documents.codec import Malformed, key
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import NAME, SHORT_NAME
@@ -146,6 +147,14 @@ class OnGrid:
 
 
 @dataclass(frozen=True)
+class Priced:
+    """The part of run.json that the cost of a run needs."""
+
+    hosts: tuple[RunHost, ...] = ()
+    prices: tuple[PricePart, ...] = ()
+
+
+@dataclass(frozen=True)
 class RunDocument:
     """A run. `hosts`: the chief first. `roles` and `tf_cluster`: None without TF_CONFIG.
     `keras_auto`: `keras` was chosen by `--keras auto`, so the other one may be tried once.
@@ -157,7 +166,7 @@ class RunDocument:
     `commit`: the git commit of the program, with `-dirty` after changes; None outside git.
     `on_stall`: what happens when the run makes no progress for `stall_after` seconds or longer.
     `independent`: the ranks of a script do not join each other. `grid`: the electricity of the
-    hosts; None where it is not known."""
+    hosts; None where it is not known. `prices`: what each host is billed for."""
 
     schema: int = key(
         choices=(SCHEMA,),
@@ -323,6 +332,12 @@ class RunDocument:
         False,
         omit=True,
         doc="optional: true: the ranks of the script do not join each other (`--independent`)",
+    )
+    prices: tuple[PricePart, ...] = key(
+        (),
+        omit=True,
+        doc="optional: what each host is billed for: `what`, `name`, `quantity`, `unit`, `usd`,"
+        " `high`, `day`, `source`",
     )
     grid: Grid | None = key(
         None,

@@ -6,7 +6,6 @@ import json
 import re
 import time
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,6 @@ from bootstrap.runs.launch import (
 )
 from bootstrap.runs.metrics.options import MOST_METRICS
 from bootstrap.runs.request import run_options
-from bootstrap.runs.run import Run
 from bootstrap.runs.strategies import SCRIPTS_ONLY, STRATEGIES, choose, launcher_for, names
 from bootstrap.untrusted.run_files import read_run_document
 from railhead.documents.codec import decode, encode
@@ -458,17 +456,6 @@ def test_a_run_id_has_the_time_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{before:%Y%m%d-%H%M%S}" <= run_id[:15] <= f"{after:%Y%m%d-%H%M%S}"
 
 
-class Chief:
-    """A session whose host has one file."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def read(self, path: str) -> str:
-        assert path.endswith("/run.json")
-        return self.text
-
-
 @pytest.mark.parametrize(
     ("name", "first", "keep"),
     [
@@ -478,8 +465,7 @@ class Chief:
 )
 def test_a_run_can_be_followed_by_its_document(name: str, first: dict[str, str], keep: int) -> None:
     text = (DOCUMENTS / f"{name}.json").read_text()
-    chief: Any = Chief(text)
-    assert follow._first_ranks(chief, Run("r", Path("results"))) == first
+    assert follow.first_ranks(read_run_document(text)) == first
     stop = read_run_document(text).stop
     assert (stop.keep_minutes if stop else 0) == keep
 

@@ -1,0 +1,38 @@
+"""What a run has cost so far, for its line."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from railhead.documents.runs.run import RunDocument
+from railhead.money import host
+
+from ...console.text import clean
+
+LONGEST = Decimal(10**5)  # hours: the times are those of a host
+
+
+class CostSoFar:
+    """What the hosts of a run have cost since it was created."""
+
+    def __init__(self, run: RunDocument) -> None:
+        parts = tuple(map(host.read_part, run.prices))
+        self.per_hour = host.per_hour(parts, len(run.hosts))
+        self.since = since(run.created)
+
+    def at(self, time_: float | None) -> str:
+        """`, 0.31 USD`, at a time of a record; empty where the hosts cost nothing."""
+        if self.since is None:
+            return ""
+        hours = (Decimal(str(time_ or 0)) - Decimal(str(self.since))) / 3600
+        cost = self.per_hour * min(max(hours, Decimal(0)), LONGEST)
+        return f", {clean(str(cost))}" if cost.high or cost.unknown else ""
+
+
+def since(created: str) -> float | None:
+    """The time in a run document, seconds since 1970; None for a text that is not one."""
+    try:
+        return datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None
