@@ -16,8 +16,16 @@ WHOLE = "whole.json"  # in the chief's folder: the document of the run with all 
 TAKEOVER = "takeover.json"  # on a host that has taken over a run: what it knew of it
 REPLACING = "replacing"  # there: the agent of a command that creates a host again
 BUNDLE = "bundle.json"  # in the folder of a run that may start again: the files of its work/
-SUPERVISOR, ENDPOINT = "run.supervisor", "serve.endpoint"
-STANDBY = "takeover.standby"
+# The programs, by module; nothing else names a module of this package in a text.
+SUPERVISOR, STOP_MACHINES, RANK = "run.supervisor", "run.stop_machines", "rank.rank"
+STANDBY, RECLAIM, RESTORE = "takeover.standby", "takeover.reclaim", "takeover.restore"
+LEASE_HOLDER, CLUSTER_KEY = "takeover.holder", "protect.cluster_key"
+EVIDENCE, PREPARE, STACKS = "attempts.evidence", "attempts.prepare", "stall.collect"
+END_PROCESSES, CLOSING, METRIC_LINES = "run.end_processes", "run.closing", "run.metric_lines"
+UPLOAD, LIVE_UPLOAD = "run.upload", "run.live_upload"
+RESTORE_CHECKPOINTS = "run.restore_checkpoints"
+ENDPOINT, SERVER, CLIENT = "serve.endpoint", "serve.server", "serve.client"
+TENSORBOARD, TENSORFLOW_SERVING = "serve.tensorboard", "serve.tensorflow_serving"
 ARCHIVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 

@@ -15,7 +15,7 @@ from ..data import folders
 from ..data.folders import LocalData
 from ..data.send import find_missing, host_folder_of, send_missing
 from ..errors import HostsFailed, RailheadError
-from ..host.programs import NAME
+from ..host.programs import NAME, RESTORE_CHECKPOINTS
 from ..host.run import checkpoint_files
 from ..host.run.checkpoint_files import FOLDER
 from ..plan import hostfile
@@ -112,7 +112,7 @@ def _from_bucket(cluster: ConnectedCluster, run: Run, source: CheckpointSource) 
     client = cluster.bucket_client
     assert client is not None, "the source was found in the bucket of this inventory"
     url = f"{cluster.inventory.bucket}/runs/{source.earlier.run_id}"
-    start = [f"{client.folder}/bin/python", "-I", f"{run.folder}/{NAME}", "run.restore_checkpoints"]
+    start = [f"{client.folder}/bin/python", "-I", f"{run.folder}/{NAME}", RESTORE_CHECKPOINTS]
     argv = [*start, url, f"{run.folder}/{FOLDER}"]
     reply = cluster.sessions.chief.run(argv, timeout=HOURS)
     _refuse_failure(reply)

@@ -24,7 +24,7 @@ from railhead.documents.runs.run_record import RunRecord
 
 from ..console import log
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
-from ..host.programs import BUNDLE, NAME, SUPERVISOR, WHOLE
+from ..host.programs import BUNDLE, NAME, RANK, SUPERVISOR, WHOLE
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..plan import hostfile, open_mpi
@@ -403,7 +403,7 @@ def rank_starter(document: RunDocument) -> str:
     folder = f'"$HOME/.railhead/runs/{document.run_id}"'
     lines = [OWN_FOLDERS.format(folder=folder), f"cd {folder}/work || exit 1"]
     lines += ["export PYTHONUNBUFFERED=1", *exports]
-    return "\n".join([*lines, f"exec {python} {folder}/{NAME} rank.rank {folder}\n"])
+    return "\n".join([*lines, f"exec {python} {folder}/{NAME} {RANK} {folder}\n"])
 
 
 def chief_files(cluster: SurveyedCluster, document: RunDocument, run: Run) -> list[TextFile]:

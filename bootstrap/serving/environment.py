@@ -15,6 +15,7 @@ from railhead.documents.agent.runs import PlacePrograms
 from railhead.documents.lazy import dataclass
 
 from ..errors import Command, RailheadError, UsageError
+from ..host import programs
 from ..host.programs import NAME
 from ..inventory import local_state
 from ..inventory.host_programs import archive, name_of
@@ -50,7 +51,7 @@ class Environment:
 
     def argv(self, module: str, options: Sequence[str]) -> list[str]:
         """Runs a module of `training` on the host."""
-        program = "serve.server" if module == SERVER else "serve.client"
+        program = programs.SERVER if module == SERVER else programs.CLIENT
         start = [self.python, "-I", self.programs, program, f"training.{module}", "main"]
         return [*start, self.code, self.packages, *options]
 

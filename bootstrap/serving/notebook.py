@@ -27,8 +27,8 @@ NAME = NOTEBOOK
 PORT = 8888
 LOCK = LOCKS / "notebook.txt"
 STARTING = 120.0
-LAB = ("serve.server", "jupyterlab.labapp", "main", "")
-KERNEL = ("serve.client", "ipykernel.kernelapp", "launch_new_instance", "")
+LAB = (programs.SERVER, "jupyterlab.labapp", "main", "")
+KERNEL = (programs.CLIENT, "ipykernel.kernelapp", "launch_new_instance", "")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railhead.documents.endpoint import Deployed
 
 from ..errors import Command, Hint, UsageError
-from ..host.programs import NAME
+from ..host.programs import NAME, TENSORFLOW_SERVING
 from ..runs.model_files import SAVED_MODEL_FILE
 from .environment import Server
 from .place import EndpointPlace
@@ -42,6 +42,6 @@ def require_saved_model(place: EndpointPlace, folder: str) -> None:
 def server(python: str, endpoint: Deployed) -> Server:
     """The host's own server. Its health is the list of its versions."""
     return Server(
-        [python, "-I", "-S", f"{endpoint.folder}/{NAME}", "serve.tensorflow_serving"],
+        [python, "-I", "-S", f"{endpoint.folder}/{NAME}", TENSORFLOW_SERVING],
         health=f"/v1/models/{endpoint.name}",
     )

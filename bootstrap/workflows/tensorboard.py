@@ -18,6 +18,7 @@ from ..console import log
 from ..console.output import print_lines
 from ..console.wait import wait_until
 from ..errors import Command, Hint, RailheadError, UsageError
+from ..host.programs import TENSORBOARD
 from ..inventory.host_programs import archive
 from ..lifecycle import power
 from ..provision.local_environment import python_of
@@ -143,7 +144,7 @@ def _tensorboard(folder: Path) -> Iterator[str]:
         tempfile.TemporaryFile() as output,
         _archive_file() as programs,
         log.started(
-            [str(python), "-I", programs, "serve.tensorboard", *options],
+            [str(python), "-I", programs, TENSORBOARD, *options],
             cwd="/",
             stdin=subprocess.PIPE,
             stdout=output,

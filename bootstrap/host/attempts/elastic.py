@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from railhead.documents.runs.run import Role, RunDocument
 
+from .. import programs
 from ..programs import WHOLE
 from ..run import bounded, end_processes, json_file
 from ..run.live.changes import Changes
@@ -119,7 +120,7 @@ class Returning:
         """Start a program that does nothing there, without the run's marks."""
         number = [host.name for host in self.run.hosts].index(name) + 1
         argv = end_processes.command_on_host(
-            self.run, self.folder, number, "run.end_processes none"
+            self.run, self.folder, number, f"{programs.END_PROCESSES} none"
         )
         null = subprocess.DEVNULL
         return subprocess.Popen(

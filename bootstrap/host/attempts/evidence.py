@@ -64,9 +64,9 @@ def _of_host(run: RunDocument, folder: str, culprit: Culprit, seconds: float) ->
         return Evidence()
     number = names.index(culprit.host) + 1
     arguments = (run.run_id, f"{seconds:.0f}", str(culprit.rank))
-    argv = programs.command("attempts.evidence", *arguments)
+    argv = programs.command(programs.EVIDENCE, *arguments)
     if number > 1:
-        command = " ".join(("attempts.evidence", *arguments))
+        command = " ".join((programs.EVIDENCE, *arguments))
         argv = end_processes.command_on_host(run, folder, number, command)
     with contextlib.suppress(OSError, ValueError):
         ended = bounded.run(argv, OF_LOST if is_lost else SECONDS)

@@ -25,6 +25,7 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Outputs
 from railhead.documents.runs.run import RunDocument
 
+from .. import programs
 from ..programs import BUNDLE
 from ..run import bounded, end_processes, json_file, manifest
 
@@ -98,7 +99,7 @@ def _on_host(start: Start, index: int) -> Fault | None:
     """Run this program on another host."""
     name = start.run.hosts[index].name
     how = "as-new" if start.as_new else "as-it-is"
-    program = f"attempts.prepare {start.run.run_id} {index} {how}"
+    program = f"{programs.PREPARE} {start.run.run_id} {index} {how}"
     given = {"run": encode(start.run), "secrets": dict(start.secrets)}
     argv = end_processes.command_on_host(start.run, start.folder, index + 1, program)
     try:

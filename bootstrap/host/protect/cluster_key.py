@@ -37,7 +37,7 @@ def hold() -> None:
         return
     ours, theirs = os.pipe()
     os.set_inheritable(theirs, True)  # over exec; subprocess closes it in all other programs
-    argv, pipe = programs.command("protect.cluster_key", FOLDER), subprocess.PIPE
+    argv, pipe = programs.command(programs.CLUSTER_KEY, FOLDER), subprocess.PIPE
     keeper = subprocess.Popen(
         argv, stdin=ours, stdout=pipe, env=unmarked(), cwd="/", start_new_session=True
     )

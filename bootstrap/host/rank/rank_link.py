@@ -69,4 +69,4 @@ def end_run_here(folder: str, run_id: str) -> None:
     for number in (0, 1, 2):
         os.dup2(null, number)  # orted reads nothing any more
     os.chdir(folder)
-    os.execve(sys.executable, programs.command("run.end_processes", run_id), unmarked())
+    os.execve(sys.executable, programs.command(programs.END_PROCESSES, run_id), unmarked())

@@ -70,7 +70,7 @@ def whole_manifest(folder: str) -> tuple[Manifest, str]:
 def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
     """Run this program as a process; its complete JSON lines, and the error if it failed, or ""."""
     try:
-        ended = bounded.run(programs.command("run.closing", task, folder), seconds)
+        ended = bounded.run(programs.command(programs.CLOSING, task, folder), seconds)
     except OSError as error:
         return [], str(error)
     lines = [json.loads(x) for x in ended.out.splitlines(keepends=True) if x.endswith("\n")]

@@ -179,7 +179,7 @@ def end_on_all_hosts(run: RunDocument, folder: str) -> dict[str, Swept | NotSwep
 def start_on_host(run: RunDocument, folder: str, number: int) -> subprocess.Popen[bytes] | OSError:
     """Start this program on another host, without RAILHEAD_RUN: ssh must not count as the run's."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    argv = command_on_host(run, folder, number, f"run.end_processes {run.run_id}")
+    argv = command_on_host(run, folder, number, f"{programs.END_PROCESSES} {run.run_id}")
     try:
         return subprocess.Popen(argv, env=unmarked(), stdin=subprocess.DEVNULL, **pipes)
     except OSError as error:

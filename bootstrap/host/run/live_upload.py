@@ -30,7 +30,7 @@ from railhead.documents.runs.live_logs import LiveUploads
 from railhead.documents.runs.manifest import Uploaded, UploadedCheckpoints, Uploads
 from railhead.documents.runs.run import AfterRun, RunDocument
 
-from .. import regular_files
+from .. import programs, regular_files
 from ..buckets.repeats import outlasting
 from ..log_lines import print_line
 from . import bounded, checkpoint_files, json_file, upload
@@ -309,7 +309,7 @@ def start(run: RunDocument, folder: str) -> subprocess.Popen[bytes] | OSError | 
 
 def argv(run: AfterRun | RunDocument, folder: str) -> list[str]:
     """The command of this program, without its last argument."""
-    return bounded.command_with_client(run, folder, "run.live_upload")
+    return bounded.command_with_client(run, folder, programs.LIVE_UPLOAD)
 
 
 def end(process: subprocess.Popen[bytes] | OSError | None, folder: str) -> str:

@@ -43,7 +43,7 @@ class MetricLines:
         self.at = os.memfd_create("metric", 0)  # the number of the pattern in use
         os.truncate(self.at, 1)
         self.process = subprocess.Popen(
-            programs.command("run.metric_lines", str(self.at)),
+            programs.command(programs.METRIC_LINES, str(self.at)),
             env=bounded.unmarked(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -259,7 +259,7 @@ def reclaim(run: AfterRun) -> bool | None:
     """Whether no host has taken over the run whose lease is lost, and none can any more; None if
     the bucket does not answer."""
     with contextlib.suppress(OSError):
-        ended = bounded.run(bounded.command_with_client(run, RUN, "takeover.reclaim"), COMMAND)
+        ended = bounded.run(bounded.command_with_client(run, RUN, programs.RECLAIM), COMMAND)
         if ended.code in (0, OTHER_LEADS):
             return ended.code == 0
     return None
@@ -268,7 +268,9 @@ def reclaim(run: AfterRun) -> bool | None:
 def upload(run: AfterRun, seconds: float, *only: str) -> str:
     """Run upload for at most `seconds`; returns why it failed, or ""."""
     try:
-        process = bounded.run(bounded.command_with_client(run, RUN, "run.upload", *only), seconds)
+        process = bounded.run(
+            bounded.command_with_client(run, RUN, programs.UPLOAD, *only), seconds
+        )
     except OSError as error:
         return str(error)
     if process.code is None:

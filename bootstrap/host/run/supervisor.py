@@ -540,4 +540,4 @@ def become_machine_stopper() -> None:
     if run.stop or run.bucket:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         environment = bounded.unmarked()
-        os.execve(sys.executable, programs.command("run.stop_machines"), environment)
+        os.execve(sys.executable, programs.command(programs.STOP_MACHINES), environment)

@@ -261,7 +261,7 @@ def run_is_closing() -> bool:
     It has no lock, and the other hosts would keep running if this machine stopped before it did.
     """
     runs = os.path.expanduser("~/.railhead/runs")
-    return runs in map(os.path.dirname, programs.folders_of("run.stop_machines"))
+    return runs in map(os.path.dirname, programs.folders_of(programs.STOP_MACHINES))
 
 
 def main() -> None:

@@ -18,9 +18,11 @@ from collections.abc import Mapping
 from railhead.documents.codec import encode, key
 from railhead.documents.lazy import dataclass
 
+from .. import programs
 from ..run.end_processes import marked_run, read
 from . import dump
 
+RANK = f"{programs.RANK}\0".encode()  # in the command line of a rank
 MOST_RANKS = 256  # of a host
 SETTLE = 0.2  # seconds after the stacks: the signal itself is not what the main thread did
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -73,7 +75,7 @@ def ranks_here(run_id: str) -> dict[int, int]:
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, ValueError, IndexError):
             pid = int(name)
-            if b"rank.rank\0" not in read(pid, "cmdline") or marked_run(pid) != run_id:
+            if RANK not in read(pid, "cmdline") or marked_run(pid) != run_id:
                 continue
             rank, start = _rank_of(pid), int(_stat(pid)[19])
             first[rank] = min(first.get(rank, (start, pid)), (start, pid))

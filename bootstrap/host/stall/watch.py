@@ -182,9 +182,9 @@ def ask_host(run: RunDocument, folder: str, index: int, pause: float) -> list[Sa
     """The samples of the ranks of one host; or why it did not answer."""
     from .collect import Sample
 
-    argv = programs.command("stall.collect", run.run_id, f"{pause:g}")
+    argv = programs.command(programs.STACKS, run.run_id, f"{pause:g}")
     if index:
-        program = f"stall.collect {run.run_id} {pause:g}"
+        program = f"{programs.STACKS} {run.run_id} {pause:g}"
         argv = end_processes.command_on_host(run, folder, index + 1, program)
     try:
         ended = bounded.run(argv, REPLY + pause)

@@ -21,6 +21,7 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Beat, Term
 
+from .. import programs
 from ..buckets.folder import bucket_folder
 from ..buckets.repeats import outlasting
 from ..log_lines import print_line
@@ -113,7 +114,7 @@ def start(run: RunDocument, folder: str, first: Term) -> subprocess.Popen[bytes]
     held.begin(folder, first, held.now())
     held.stay_alive(folder)
     try:
-        command = bounded.command_with_client(run, folder, "takeover.holder")
+        command = bounded.command_with_client(run, folder, programs.LEASE_HOLDER)
         return bounded.start_beside(command, os.path.join(folder, LOG))
     except OSError:
         held.forget(folder)

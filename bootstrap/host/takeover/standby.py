@@ -158,7 +158,7 @@ class Standby:
         """Restore the run in the time that is left of it; why this failed, or ""."""
         left = time_left.seconds_left(self.run, self.seconds())
         seconds = max(0.0, min(RESTORING, RESTORING if left is None else left))
-        command = bounded.command_with_client(self.run, RUN, "takeover.restore", str(term.number))
+        command = bounded.command_with_client(self.run, RUN, programs.RESTORE, str(term.number))
         try:
             ended = bounded.run(command, seconds)
         except OSError as error:
