@@ -26,7 +26,7 @@ from ..console.output import ByteReporter
 from ..console.text import size
 from ..console.threads import in_threads
 from ..errors import RailheadError, UsageError
-from ..host.regular_files import size_and_sha256
+from ..host.base.regular_files import size_and_sha256
 from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..ssh.bundle_files import check_name

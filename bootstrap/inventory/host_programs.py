@@ -21,7 +21,7 @@ from pathlib import Path
 import railhead.documents
 import railhead.money
 
-from ..host.programs import NAME
+from ..host.base.programs import NAME
 from .caches import cache as cache_folder
 from .files import atomic_write
 

@@ -12,7 +12,7 @@ from railhead.documents.runs.swept import Swept
 from ..console.text import count
 from ..console.wait import wait_until
 from ..errors import Command, HostsFailed, RailheadError
-from ..host.programs import SUPERVISOR
+from ..host.base.programs import SUPERVISOR
 from ..ssh.connect import everywhere
 from ..ssh.session import Session
 from ..untrusted.unpack import Hostile

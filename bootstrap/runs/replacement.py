@@ -14,7 +14,7 @@ from railhead.documents.agent.files import TextFile
 from railhead.documents.runs.run import RunDocument
 
 from ..errors import Command, Hint, HostsNotReady, RailheadError, UsageError
-from ..host.programs import REPLACING, SUPERVISOR, WHOLE
+from ..host.base.programs import REPLACING, SUPERVISOR, WHOLE
 from ..plan import hostfile
 from ..plan.hostfile import Link, Peer
 from ..ssh.cluster import ConnectedCluster

@@ -15,7 +15,7 @@ from ..data import folders
 from ..data.folders import LocalData
 from ..data.send import find_missing, host_folder_of, send_missing
 from ..errors import HostsFailed, RailheadError
-from ..host.programs import NAME, RESTORE_CHECKPOINTS
+from ..host.base.programs import NAME, RESTORE_CHECKPOINTS
 from ..host.run import checkpoint_files
 from ..host.run.checkpoint_files import FOLDER
 from ..plan import hostfile

@@ -12,7 +12,7 @@ from railhead.documents.runs.result import LINE
 from railhead.documents.runs.state import RunState
 
 from ..console.text import clean
-from ..host.programs import SUPERVISOR
+from ..host.base.programs import SUPERVISOR
 from ..inventory import local_state
 from ..inventory.hosts import Inventory, check_name
 from ..ssh.session import Session

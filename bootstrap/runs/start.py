@@ -24,7 +24,7 @@ from railhead.documents.runs.run_record import RunRecord
 
 from ..console import log
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
-from ..host.programs import BUNDLE, NAME, RANK, SUPERVISOR, WHOLE
+from ..host.base.programs import BUNDLE, NAME, RANK, SUPERVISOR, WHOLE
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..plan import hostfile, open_mpi

@@ -22,7 +22,7 @@ from ..console.output import print_lines
 from ..console.wait import wait_until
 from ..errors import HostsNotReady
 from ..facts.host import HostFacts
-from ..host.programs import NAME, STANDBY, TAKEOVER, WHOLE
+from ..host.base.programs import NAME, STANDBY, TAKEOVER, WHOLE
 from ..host.run.manifest import BEFORE
 from ..inventory import local_state
 from ..inventory.hosts import Inventory

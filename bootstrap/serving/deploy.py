@@ -18,7 +18,7 @@ from railhead.documents.options.serving import TENSORFLOW_SERVING
 from ..console.output import Reporter, printable
 from ..console.text import clean, duration
 from ..errors import Command, Hint, RailheadError, UsageError
-from ..host.programs import ENDPOINT, NAME
+from ..host.base.programs import ENDPOINT, NAME
 from ..ssh.local_session import HERE
 from ..ssh.session import Session
 from . import records, tensorflow_serving

@@ -15,8 +15,8 @@ from railhead.documents.agent.runs import PlacePrograms
 from railhead.documents.lazy import dataclass
 
 from ..errors import Command, RailheadError, UsageError
-from ..host import programs
-from ..host.programs import NAME
+from ..host.base import programs
+from ..host.base.programs import NAME
 from ..inventory import local_state
 from ..inventory.host_programs import archive, name_of
 from ..plan.runtimes import LOCKS, REPO, choose_runtime

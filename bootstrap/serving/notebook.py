@@ -13,7 +13,7 @@ from railhead.documents.lazy import dataclass
 
 from ..console.output import Reporter, printable
 from ..errors import Command, RailheadError
-from ..host import programs
+from ..host.base import programs
 from ..plan.runtimes import LOCKS
 from ..provision import uv, wheels
 from ..ssh.session import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railhead.documents.endpoint import Deployed
 
 from ..errors import Command, Hint, UsageError
-from ..host.programs import NAME, TENSORFLOW_SERVING
+from ..host.base.programs import NAME, TENSORFLOW_SERVING
 from ..runs.model_files import SAVED_MODEL_FILE
 from .environment import Server
 from .place import EndpointPlace

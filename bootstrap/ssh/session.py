@@ -50,7 +50,7 @@ from ..console import log
 from ..console.output import Reporter, TransferReporter
 from ..errors import Command, RailheadError
 from ..facts.host import HostFacts, parse, script
-from ..host.regular_files import size_and_sha256
+from ..host.base.regular_files import size_and_sha256
 from ..host.run.controller import AGENT
 from ..inventory.host_programs import archive, head
 from ..inventory.hosts import Host
@@ -267,7 +267,7 @@ class Session:
         return self.call(Remove(paths)).left
 
     def is_running(self, pid: int, folder: str, program: str) -> bool:
-        """Whether a process is this program (host/programs.py) of a run or an endpoint."""
+        """Whether a process is this program (host/base/programs.py) of a run or an endpoint."""
         return self.call(IsRunning(pid, folder, program)).running
 
     def send_tree(

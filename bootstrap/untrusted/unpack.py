@@ -24,7 +24,7 @@ from railhead.documents.runs.manifest import FILES, NAME, fault
 
 from ..console.text import clean
 from ..errors import Command, Hint, RailheadError
-from ..host import locks
+from ..host.base import locks
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 16  # bytes per read

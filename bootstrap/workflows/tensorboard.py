@@ -18,7 +18,7 @@ from ..console import log
 from ..console.output import print_lines
 from ..console.wait import wait_until
 from ..errors import Command, Hint, RailheadError, UsageError
-from ..host.programs import TENSORBOARD
+from ..host.base.programs import TENSORBOARD
 from ..inventory.host_programs import archive
 from ..lifecycle import power
 from ..provision.local_environment import python_of

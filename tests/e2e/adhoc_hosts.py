@@ -13,7 +13,7 @@ from hosts.full_host import FullHost
 from hosts.network import Network
 from hosts.prepared import digest_of
 
-from bootstrap.host.programs import SUPERVISOR
+from bootstrap.host.base.programs import SUPERVISOR
 
 # Joins the ranks as Horovod would, without importing TensorFlow, and ticks for the seconds in its
 # argument, or until its host has a file. Rank 0 writes a file only if it reaches its end.

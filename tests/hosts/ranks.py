@@ -13,7 +13,7 @@ from typing import Any
 from standins import programs
 from standins.runs.run_documents import run_json
 
-from bootstrap.host.programs import NAME
+from bootstrap.host.base.programs import NAME
 
 
 def lay_out(folder: Path, program: dict[str, Any], **changes: Any) -> None:

@@ -85,7 +85,7 @@ MUTANTS = [
     ),
     Mutant(
         what="a full disk ends the uploads of a run",
-        file="bootstrap/host/log_lines.py",
+        file="bootstrap/host/base/log_lines.py",
         old="contextlib.suppress(OSError, ValueError)",
         new="contextlib.suppress(ValueError)",
         caught_by=(f"{TESTS}/run/test_live_upload.py", "-k", "cannot_be_noted"),
@@ -292,7 +292,7 @@ MUTANTS = [
     ),
     Mutant(
         what="a link among the results makes the agent send any file of the host",
-        file="bootstrap/host/regular_files.py",
+        file="bootstrap/host/base/regular_files.py",
         old="os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC",
         new="os.O_NONBLOCK | os.O_CLOEXEC",
         caught_by=(f"{TESTS}/run/test_run_manifest.py",),

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
-from bootstrap.host.programs import NAME
+from bootstrap.host.base.programs import NAME
 from bootstrap.inventory.host_programs import archive
 
 UNPACKING = Lock()  # threads that came first at the same time would each remove the others' folder

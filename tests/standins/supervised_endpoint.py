@@ -15,7 +15,7 @@ from e2e.local_hosts import wait_until
 from standins import programs
 from standins.stores.servers import free_port
 
-from bootstrap.host.programs import ENDPOINT
+from bootstrap.host.base.programs import ENDPOINT
 
 
 class SupervisedEndpoint:

@@ -23,7 +23,7 @@ from typing import Any
 from railhead.documents.agent.request import Chunk, Failure, Hello, Request
 from railhead.documents.codec import decode, encode
 
-from ..full_disk import lacks_inodes
+from ..base.full_disk import lacks_inodes
 
 ALIVE = 60.0  # seconds
 OUT = sys.stdout.buffer

@@ -16,7 +16,7 @@ from typing import Any
 
 from railhead.documents.agent.commands import CommandResult, Grown, Line, Run, Start, Started
 
-from .. import locks
+from ..base import locks
 from .channel import OUT, operations, send_event
 
 TAIL = 40  # lines in the reply of `run`

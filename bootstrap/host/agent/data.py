@@ -26,8 +26,8 @@ from railhead.documents.agent.data import (
     ReceiveData,
 )
 
-from .. import locks
-from ..regular_files import size_and_sha256
+from ..base import locks
+from ..base.regular_files import size_and_sha256
 from .channel import IN, operations, send_event
 from .files import clear, drop_others, make_private, replace
 

@@ -28,7 +28,7 @@ from railhead.documents.agent.files import (
     Write,
 )
 
-from ..regular_files import open_regular
+from ..base.regular_files import open_regular
 from .channel import IN, operations, send_event
 
 PART = ".part-"  # in the names of incomplete files and folders

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from .. import programs
+from ..base import programs
 from .files import make_private, replace
 
 NEWEST = 3  # of other versions, and of controllers with another Python

@@ -18,7 +18,7 @@ from typing import IO, cast
 
 from railhead.documents.agent.packing import Collect, Collected, Digest, Get, GetFile, Sent
 
-from ..regular_files import open_regular
+from ..base.regular_files import open_regular
 from ..run.manifest import GROWING, Listing, tree
 from .channel import Chunks, operations
 

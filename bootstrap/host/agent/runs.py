@@ -26,9 +26,9 @@ from railhead.documents.codec import decode
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS, Swept
 
-from .. import programs
-from ..programs import SUPERVISOR
-from ..regular_files import open_regular
+from ..base import programs
+from ..base.programs import SUPERVISOR
+from ..base.regular_files import open_regular
 from ..run.end_processes import drop_temporary_of, end_run
 from .channel import operations, send_event
 from .files import text_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from railhead.documents.codec import encode, key
 from railhead.documents.lazy import dataclass
 
-from ..run import json_file
+from ..base import json_file
 
 STARTED = "rank-{rank}.json"  # in the run's folder: what a rank was at its start
 KILL = re.compile(r"Kill(?:ed)? process (\d+) \(([^)]*)\)|task=([^,]*),pid=(\d+)")

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from railhead.documents.runs.run import Role, RunDocument
 
-from .. import programs
-from ..programs import WHOLE
-from ..run import bounded, end_processes, json_file
+from ..base import bounded, json_file, programs
+from ..base.programs import WHOLE
+from ..run import end_processes
 from ..run.live.changes import Changes
 from . import points
 from .points import Checkpoints

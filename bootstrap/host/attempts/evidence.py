@@ -23,9 +23,9 @@ from railhead.documents.runs.cause import LONGEST
 from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument
 
-from .. import programs
-from ..full_disk import lacks_inodes
-from ..run import bounded, end_processes
+from ..base import bounded, programs
+from ..base.full_disk import lacks_inodes
+from ..run import end_processes
 from . import cgroups, preempted, time_left
 from .causes import KERNEL, NO_INODES, ROWS, Failure
 

@@ -25,9 +25,9 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Outputs
 from railhead.documents.runs.run import RunDocument
 
-from .. import programs
-from ..programs import BUNDLE
-from ..run import bounded, end_processes, json_file, manifest
+from ..base import bounded, json_file, programs
+from ..base.programs import BUNDLE
+from ..run import end_processes, manifest
 
 BLOBS = "~/.railhead/blobs"
 METRICS = "metrics.jsonl"

@@ -23,8 +23,9 @@ from railhead.documents.runs.manifest import Outputs
 from railhead.documents.runs.result import Attempt, Result, other_keras
 from railhead.documents.runs.run import BuiltIn, RunDocument, RunHost, Script
 
-from ..programs import REPLACING, WHOLE
-from ..run import bounded, controller, end_processes, json_file
+from ..base import bounded, json_file
+from ..base.programs import REPLACING, WHOLE
+from ..run import controller, end_processes
 from ..run.live.changes import Changes
 from . import elastic, keras_errors, points, prepare, time_left
 from .elastic import absent_hosts

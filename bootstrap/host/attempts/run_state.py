@@ -20,8 +20,8 @@ from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Term
 from railhead.money import host
 
-from .. import full_disk
-from ..run import checkpoint_files, closing, json_file, manifest
+from ..base import full_disk, json_file
+from ..run import checkpoint_files, closing, manifest
 from ..run.live.changes import Changes
 from ..run.rank_output import WriteErrors
 from ..takeover import held

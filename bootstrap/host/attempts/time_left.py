@@ -8,7 +8,7 @@ import re
 
 from railhead.documents.runs.run import RunDocument
 
-from ..run import bounded
+from ..base import bounded
 
 TOOL = "/usr/local/sbin/railhead-deadline"  # stacks/deadline.sh; it exists on machines of a cloud
 SHOWN = re.compile(r"stops=(\d{1,10}) now=(\d{1,10}) late=(yes|no) timer=([a-z-]{1,20})")

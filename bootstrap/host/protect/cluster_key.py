@@ -19,8 +19,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from .. import programs
-from ..run.bounded import LIBC, end_with_parent, unmarked
+from ..base import programs
+from ..base.bounded import LIBC, end_with_parent, unmarked
 
 FOLDER = os.path.expanduser("~/.railhead/cluster")
 SOCKET = "RAILHEAD_KEY_AGENT"  # IdentityAgent of the run's ssh_config

@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING, Any
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunDocument, Script
 
-from .. import programs
 from ..attempts import cgroups
+from ..base import json_file, programs
 from ..keras_patches import patch
-from ..run import json_file
 from ..run.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed, stamp
 from ..stall import counter, dump
 from . import groups, keras_2, quick_import, rank_launcher, rank_link

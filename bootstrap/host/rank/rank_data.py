@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import RunData, RunDocument, Script
 
-from .. import locks
+from ..base import locks
 
 VARIABLE = "RAILHEAD_DATA_"
 MEMORY = "/dev/shm"  # a file system in memory; without it, streams are on the disk

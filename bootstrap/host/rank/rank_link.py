@@ -13,8 +13,8 @@ import glob
 import os
 import sys
 
-from .. import programs
-from ..run.bounded import unmarked
+from ..base import programs
+from ..base.bounded import unmarked
 
 LIMIT = 120.0  # seconds without an acknowledgement, longer than a cloud moves a machine
 

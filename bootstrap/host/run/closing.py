@@ -17,8 +17,8 @@ from railhead.documents.codec import decode, encode
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Entry, Manifest, Outputs, Skipped
 
-from .. import programs
-from . import bounded, manifest
+from ..base import bounded, programs
+from . import manifest
 
 # Seconds. Listing a million files takes about ten; more means that a file system does not answer.
 LISTING = 120.0

@@ -23,10 +23,10 @@ from railhead.documents.codec import decode, encode
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.swept import OF_RUNS, NotSwept, Swept
 
-from .. import programs
+from ..base import programs
+from ..base.bounded import unmarked
 from ..protect import ports
 from ..takeover import held
-from .bounded import unmarked
 
 HOME = os.path.expanduser("~")
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL

@@ -30,10 +30,10 @@ from railhead.documents.runs.live_logs import LiveUploads
 from railhead.documents.runs.manifest import Uploaded, UploadedCheckpoints, Uploads
 from railhead.documents.runs.run import AfterRun, RunDocument
 
-from .. import programs, regular_files
+from ..base import bounded, json_file, programs, regular_files
+from ..base.log_lines import print_line
 from ..buckets.repeats import outlasting
-from ..log_lines import print_line
-from . import bounded, checkpoint_files, json_file, upload
+from . import checkpoint_files, upload
 from .checkpoint_files import Stamp
 from .live.changes import REST, Changes
 from .live.logs import LogUpload

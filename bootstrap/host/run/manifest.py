@@ -29,7 +29,7 @@ from railhead.documents.runs.manifest import (
 )
 from railhead.documents.runs.run import RunDocument
 
-from ..regular_files import open_regular, size_and_sha256
+from ..base.regular_files import open_regular, size_and_sha256
 
 T = TypeVar("T")
 

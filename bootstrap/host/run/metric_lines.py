@@ -24,8 +24,7 @@ from typing import Any
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.run import Metric
 
-from .. import programs
-from . import bounded
+from ..base import bounded, programs
 
 LIMIT = 1.0  # seconds of CPU time for one search
 LINE = 1000  # characters of a line that are searched

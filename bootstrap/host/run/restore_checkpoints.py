@@ -16,9 +16,9 @@ import time
 from railhead.documents.codec import encode
 from railhead.documents.runs.manifest import Restored, Uploaded, UploadedCheckpoints
 
-from .. import regular_files
+from ..base import json_file, regular_files
 from ..buckets.folder import BucketFolder, bucket_folder
-from . import checkpoint_files, json_file
+from . import checkpoint_files
 
 PAUSES = (1.0, 2.0, 4.0)  # seconds before another try of a download
 RESERVED = 1_000_000_000  # bytes of the disk that stay free

@@ -22,20 +22,12 @@ from railhead.documents.runs.manifest import Fetched
 from railhead.documents.runs.run import AfterRun
 from railhead.documents.runs.state import Machines, RunState
 
-from .. import programs
+from ..base import bounded, json_file, programs
 from ..buckets.repeats import LASTING
 from ..serve import machine_use
 from ..takeover import held
 from ..takeover.lease import CUT_OFF, OTHER_LEADS
-from . import (
-    bounded,
-    checkpoint_files,
-    controller,
-    end_processes,
-    json_file,
-    live_upload,
-    stop_policy,
-)
+from . import checkpoint_files, controller, end_processes, live_upload, stop_policy
 
 RUN = os.getcwd()  # the run's folder
 RUN_ID = os.path.basename(RUN)

@@ -29,26 +29,18 @@ from railhead.documents.runs.run import AfterRun, RunDocument
 from railhead.documents.runs.swept import NotSwept, Swept
 from railhead.documents.runs.takeover import NO_LEASE, Taken
 
-from .. import locks, programs
 from ..attempts.elastic import Returning
 from ..attempts.points import Checkpoints
 from ..attempts.restarts import Ended, Times, last_step, metric_numbers
 from ..attempts.retry import NEVER
 from ..attempts.run_state import State
+from ..base import bounded, json_file, locks, programs
 from ..evaluation import thresholds
 from ..protect import cluster_key
 from ..stall.watch import StallWatch
 from ..takeover import held
 from ..takeover.lease import HOLD
-from . import (
-    bounded,
-    closing,
-    controller,
-    end_processes,
-    json_file,
-    manifest,
-    stop_policy,
-)
+from . import closing, controller, end_processes, manifest, stop_policy
 from .mpirun_output import Verdict, verdict
 from .rank_output import RunOutput
 

@@ -14,11 +14,10 @@ from pathlib import Path
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import Manifest, home_name
 
-from .. import regular_files
+from ..base import json_file, regular_files
 from ..buckets.folder import BucketFolder, bucket_folder
 from ..buckets.repeats import outlasting
 from ..takeover.fence import Fence, fence_of
-from . import json_file
 
 
 @dataclass(frozen=True)

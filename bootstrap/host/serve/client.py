@@ -11,7 +11,7 @@ import importlib
 import sys
 from typing import Any
 
-from .. import programs
+from ..base import programs
 
 
 def main(module: str, function: str, code: str, packages: str, *arguments: str) -> Any:

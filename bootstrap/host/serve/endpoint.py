@@ -24,8 +24,7 @@ from typing import IO, Any
 from railhead.documents.codec import decode, encode
 from railhead.documents.endpoint import EndpointDocument, EndpointState, Health, ServingStatus
 
-from .. import locks, programs
-from ..run import json_file
+from ..base import json_file, locks, programs
 from . import machine_use
 
 FOLDER = os.getcwd()  # the endpoint's folder

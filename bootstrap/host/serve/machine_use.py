@@ -13,7 +13,7 @@ import time
 from railhead.documents.codec import decode
 from railhead.documents.endpoint import ALIVE, EndpointState
 
-from .. import locks, programs
+from ..base import locks, programs
 
 LOCK = os.path.expanduser(programs.LOCK)
 ENDPOINTS = os.path.expanduser("~/.railhead/endpoints")

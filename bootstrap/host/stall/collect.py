@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from railhead.documents.codec import encode, key
 from railhead.documents.lazy import dataclass
 
-from .. import programs
+from ..base import programs
 from ..run.end_processes import marked_run, read
 from . import dump
 

@@ -17,8 +17,8 @@ from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.stall import Stall
 
-from .. import programs
-from ..run import bounded, end_processes
+from ..base import bounded, programs
+from ..run import end_processes
 
 if TYPE_CHECKING:
     from ..run.rank_output import RunOutput

@@ -18,10 +18,10 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import UploadedCheckpoints
 from railhead.documents.runs.takeover import Taken, Term
 
+from ..base import json_file
+from ..base.programs import TAKEOVER
 from ..buckets.folder import BucketFolder
 from ..buckets.objects import WriteInProgress
-from ..programs import TAKEOVER
-from ..run import json_file
 from . import held
 from .terms import Terms
 

@@ -15,7 +15,7 @@ import time
 
 from railhead.documents.runs.takeover import Term
 
-from ..run import json_file
+from ..base import json_file
 from .lease import HOLD, LAST
 
 TERM, LEASE, ALIVE, RELEASED = "term.json", "lease", "alive", "released"

@@ -21,11 +21,11 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Beat, Term
 
-from .. import programs
+from ..base import bounded, json_file, programs
+from ..base.log_lines import print_line
 from ..buckets.folder import bucket_folder
 from ..buckets.repeats import outlasting
-from ..log_lines import print_line
-from ..run import bounded, end_processes, json_file
+from ..run import end_processes
 from . import held
 from .lease import Holder, holder
 from .terms import Terms, claim_of

@@ -22,8 +22,9 @@ from railhead.documents.runs import live_logs
 from railhead.documents.runs.live_logs import HEAD, PIECES, LiveUploads, Piece, Progress
 from railhead.documents.runs.manifest import fault
 
+from ..base import json_file
 from ..buckets.folder import BucketFolder, bucket_folder
-from ..run import checkpoint_files, json_file, live_upload, restore_checkpoints
+from ..run import checkpoint_files, live_upload, restore_checkpoints
 from . import fence
 
 LOG = re.compile(r"(rank-\d{1,5}|mpirun)")

@@ -24,14 +24,14 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 from railhead.documents.runs.takeover import Taken, Term
 
-from .. import full_disk, programs
 from ..agent import files
 from ..agent.temporary import make_temporary
 from ..attempts import time_left
+from ..base import bounded, full_disk, json_file, programs
+from ..base.log_lines import print_line
 from ..buckets.folder import BucketFolder, bucket_folder
-from ..log_lines import print_line
 from ..protect import cluster_key
-from ..run import bounded, end_processes, json_file, manifest
+from ..run import end_processes, manifest
 from . import held, lease
 from .holder import new_mark
 from .restore import RESTORED

@@ -11,7 +11,7 @@ from railhead.documents.codec import Malformed, decode, encode
 from railhead.documents.runs.sweep import SweepDocument
 
 from ...errors import UsageError
-from ...host import locks
+from ...host.base import locks
 from ...inventory.files import atomic_write
 from ...report.facts import object_in
 from ...runs.results import require_writable

@@ -91,7 +91,7 @@ class Running:
 
 @dataclass(frozen=True)
 class IsRunning(Request[Running, NoReturn], op="is_running"):
-    """Find whether a process is this program (host/programs.py) of a run or an endpoint."""
+    """Find whether a process is this program (host/base/programs.py) of a run or an endpoint."""
 
     pid: int
     folder: str

@@ -22,7 +22,7 @@ from paramiko.ssh_exception import ChannelException
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
-from bootstrap.host import locks
+from bootstrap.host.base import locks
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.drivers import DriverRow

@@ -20,7 +20,7 @@ from standins.runs.run_documents import record_run, run_document, run_json
 
 from bootstrap.console.live import Board
 from bootstrap.console.wait import wait_until
-from bootstrap.host.programs import NAME, SUPERVISOR, TAKEOVER
+from bootstrap.host.base.programs import NAME, SUPERVISOR, TAKEOVER
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.runs import follow, takeover
 from bootstrap.runs.run import Run, find_run

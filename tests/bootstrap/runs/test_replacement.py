@@ -12,7 +12,7 @@ from standins.connected import connected
 from standins.runs.run_documents import run_document
 
 from bootstrap.facts.host import HostFacts
-from bootstrap.host.programs import REPLACING, WHOLE
+from bootstrap.host.base.programs import REPLACING, WHOLE
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.hostfile import Link, Peer

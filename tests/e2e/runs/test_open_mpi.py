@@ -23,7 +23,7 @@ from hosts.network import Network
 from standins.runs.run_documents import RUN
 from standins.waiting import wait_until
 
-from bootstrap.host.programs import NAME, SUPERVISOR
+from bootstrap.host.base.programs import NAME, SUPERVISOR
 from bootstrap.inventory.host_programs import archive
 from bootstrap.plan import hostfile
 from bootstrap.plan.hostfile import Peer

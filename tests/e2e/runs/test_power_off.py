@@ -19,7 +19,7 @@ from standins import programs
 from standins.runs.run_documents import run_json
 from standins.runs.supervised_run import ENDS
 
-from bootstrap.host.programs import NAME, SUPERVISOR
+from bootstrap.host.base.programs import NAME, SUPERVISOR
 from stacks.outputs import POWER_OFF
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

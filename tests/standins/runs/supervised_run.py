@@ -16,7 +16,7 @@ from standins import programs
 from standins.runs.run_documents import run_json
 from standins.waiting import wait_until
 
-from bootstrap.host.programs import NAME, SUPERVISOR
+from bootstrap.host.base.programs import NAME, SUPERVISOR
 
 MESSAGES = CASES / "mpirun"
 END = r"\036"

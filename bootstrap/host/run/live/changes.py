@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from railhead.documents.lazy import dataclass
 
-from ...regular_files import open_regular
+from ...base.regular_files import open_regular
 from ..checkpoint_files import is_fixed, walk
 
 REST = 2.0  # seconds without a change, after which a file counts as complete

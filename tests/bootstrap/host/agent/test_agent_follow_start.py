@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.host import programs
 from bootstrap.host.agent import channel, runs
+from bootstrap.host.base import programs
 from railhead.documents.agent.runs import Follow, Followed
 
 

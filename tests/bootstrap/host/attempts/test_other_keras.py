@@ -14,7 +14,7 @@ from standins.runs.supervised_run import Run, hashed, says
 
 from bootstrap.host.agent.temporary import make_temporary
 from bootstrap.host.attempts import prepare
-from bootstrap.host.programs import BUNDLE
+from bootstrap.host.base.programs import BUNDLE
 from railhead.documents.agent.files import BundleFile
 from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.codec import decode, encode

@@ -21,7 +21,7 @@ from bootstrap.host.attempts import points, restarts, retry, time_left
 from bootstrap.host.attempts.causes import Failure, diagnosed
 from bootstrap.host.attempts.points import Point
 from bootstrap.host.attempts.restarts import Ended, Restarts, Times
-from bootstrap.host.programs import REPLACING
+from bootstrap.host.base.programs import REPLACING
 from bootstrap.host.run.end_processes import drop_temporary
 from bootstrap.untrusted.records import records
 from railhead.documents.agent.runs import MakeTemporary

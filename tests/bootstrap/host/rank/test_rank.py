@@ -14,7 +14,7 @@ from hosts.ranks import beating_rank, lay_out, rank, script, started
 from standins.runs.run_documents import run_document, run_json
 
 from bootstrap.console.wait import wait_until
-from bootstrap.host.programs import NAME
+from bootstrap.host.base.programs import NAME
 from bootstrap.host.rank import rank as rank_module
 from bootstrap.host.run.mpirun_output import ALIVE, ENDED, FRAME, NOT_TEXT, STAMPS, framed
 from bootstrap.runs.start import rank_starter

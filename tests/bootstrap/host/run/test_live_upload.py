@@ -22,7 +22,7 @@ from standins.runs.supervisor_here import SupervisorHere
 
 from bootstrap.console.wait import wait_until
 from bootstrap.host.attempts import run_state
-from bootstrap.host.programs import NAME
+from bootstrap.host.base.programs import NAME
 from bootstrap.host.run import (
     checkpoint_files,
     live_upload,

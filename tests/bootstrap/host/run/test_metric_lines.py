@@ -22,7 +22,7 @@ from railhead.documents.runs.run import Metric
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The archive from which the process that searches is started."""
-    monkeypatch.setattr("bootstrap.host.programs.ARCHIVE", str(programs.place(tmp_path)))
+    monkeypatch.setattr("bootstrap.host.base.programs.ARCHIVE", str(programs.place(tmp_path)))
 
 
 LOSS = Metric("loss", r"loss: ([0-9.e+-]+)")

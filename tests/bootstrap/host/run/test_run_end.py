@@ -14,7 +14,7 @@ from standins.programs import append, change, command
 from standins.runs.supervised_run import Run, hashed
 from standins.waiting import wait_until
 
-from bootstrap.host.run import bounded
+from bootstrap.host.base import bounded
 
 SOCKET = "import socket; socket.socket(socket.AF_UNIX).bind('odd')"
 SPECIAL = {

@@ -10,7 +10,7 @@ from standins.runs.manifests import manifest as remote_manifest
 from standins.runs.supervised_run import Run, says
 from standins.waiting import wait_until
 
-from bootstrap.host import regular_files
+from bootstrap.host.base import regular_files
 
 
 def test_the_manifest_holds_every_result_with_its_hash(home: Path) -> None:

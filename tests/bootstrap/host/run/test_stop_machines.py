@@ -24,7 +24,8 @@ from standins import programs
 from standins.runs.run_documents import run_json
 
 from bootstrap.console.wait import wait_until
-from bootstrap.host.run import json_file, stop_machines
+from bootstrap.host.base import json_file
+from bootstrap.host.run import stop_machines
 from bootstrap.host.serve import machine_use
 from bootstrap.host.takeover import held
 from bootstrap.host.takeover.lease import HOLD
@@ -265,7 +266,7 @@ def test_a_command_of_the_chief_that_may_not_be_killed_is_tried_again(home: Path
     kept = Kept(home, stop={"argv": [["sh", "-c", script], None, None], "keep_minutes": 0})
     kept.change("PAUSE", "0.1")
     kept.change("COMMAND", "0.5")
-    programs.change(kept.folder, "run/bounded.py", "GRACE = 5.0", "GRACE = 0.1")
+    programs.change(kept.folder, "base/bounded.py", "GRACE = 5.0", "GRACE = 0.1")
     user = ["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"]
     try:
         assert kept.start(*user).wait(20) == 0

@@ -20,7 +20,7 @@ from standins import programs
 from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.errors import RailheadError
-from bootstrap.host.programs import ENDPOINT, NAME
+from bootstrap.host.base.programs import ENDPOINT, NAME
 from bootstrap.serving import records
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.place import place_here

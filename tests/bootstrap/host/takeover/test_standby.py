@@ -14,8 +14,8 @@ from standins import programs
 from standins.runs.run_documents import run_json
 from standins.stores.object_stores import S3
 
-from bootstrap.host import programs as archive
-from bootstrap.host.run import json_file
+from bootstrap.host.base import json_file
+from bootstrap.host.base import programs as archive
 from bootstrap.host.takeover import held, lease
 from bootstrap.host.takeover import standby as program
 from bootstrap.host.takeover.standby import Standby

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.host.run import json_file
+from bootstrap.host.base import json_file
 
 
 def test_a_document_that_cannot_be_written_is_an_error_and_the_old_one_stays(

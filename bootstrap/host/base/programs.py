@@ -26,7 +26,7 @@ UPLOAD, LIVE_UPLOAD = "run.upload", "run.live_upload"
 RESTORE_CHECKPOINTS = "run.restore_checkpoints"
 ENDPOINT, SERVER, CLIENT = "serve.endpoint", "serve.server", "serve.client"
 TENSORBOARD, TENSORFLOW_SERVING = "serve.tensorboard", "serve.tensorflow_serving"
-ARCHIVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ARCHIVE = os.path.abspath(__file__).rpartition("/host/")[0]
 
 
 def command(program: str, *args: str) -> list[str]:

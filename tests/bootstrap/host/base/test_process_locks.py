@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.host.locks import try_lock, wait_lock
+from bootstrap.host.base.locks import try_lock, wait_lock
 
 
 @pytest.mark.parametrize("is_folder", [True, False])

@@ -17,7 +17,7 @@ from typing import Any
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import AfterRun, RunDocument
 
-from .. import programs
+from . import programs
 
 LIBC = ctypes.CDLL(None)
 MARKS = ("RAILHEAD_RUN", "RAILHEAD_HOME")  # variables of the processes of a run

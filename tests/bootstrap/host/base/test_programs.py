@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from standins.programs import place
 
-from bootstrap.host import programs
-from bootstrap.host.programs import ENDPOINT, NAME, SUPERVISOR
+from bootstrap.host.base import programs
+from bootstrap.host.base.programs import ENDPOINT, NAME, SUPERVISOR
 from bootstrap.inventory import host_programs as sent
 
 SLEEP = "import sys; print('started', flush=True); sys.stdin.read()\n"
@@ -116,7 +116,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import host.agent.agent, railhead.documents.codec
 from railhead.documents.agent.files import Tree
-from host import programs
+from host.base import programs
 from host.rank import rank
 assert rank.is_ours(rank.outcome.__code__.co_filename)
 programs.leave()
