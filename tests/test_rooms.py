@@ -47,16 +47,10 @@ FLOORS = (
     ("supervisor", "rank"),
 )
 FLOOR = {folder: level for level, line in enumerate(FLOORS) for folder in line}
-FLOOR.update({"": -1, "evaluation": 0, "protect": 0, "takeover": 4})  # until they are moved
+FLOOR.update({"": -1, "takeover": 4})  # until they are moved
 NOT_YET: set[str] = {  # imports upwards that are still there
     "attempts > takeover",
-    "protect > base",
-    "protect > keras_patches",
-    "run > attempts",
-    "run > serve",
-    "run > stall",
     "run > takeover",
-    "takeover > attempts",
 }
 LONGEST_CHAIN = 17
 ROOM_FOR_MODULES = 16  # a folder with more is missing a folder
@@ -104,12 +98,12 @@ PURE = {
     "bootstrap.host.attempts.causes",
     "bootstrap.host.attempts.keras_errors",
     "bootstrap.host.attempts.keras_names",
-    "bootstrap.host.attempts.time_left",
+    "bootstrap.host.run.time_left",
     "bootstrap.host.buckets.gcs",
     "bootstrap.host.buckets.objects",
     "bootstrap.host.buckets.repeats",
     "bootstrap.host.buckets.s3",
-    "bootstrap.host.evaluation.thresholds",
+    "bootstrap.host.run.thresholds",
     "bootstrap.host.base.locks",
     "bootstrap.host.base.programs",
     "bootstrap.host.base.regular_files",
@@ -119,10 +113,10 @@ PURE = {
     "bootstrap.host.run.end_processes",
     "bootstrap.host.base.json_file",
     "bootstrap.host.run.manifest",
-    "bootstrap.host.run.mpirun_output",
+    "bootstrap.host.output.mpirun_output",
     "bootstrap.host.run.stop_policy",
     "bootstrap.host.serve.local_requests",
-    "bootstrap.host.serve.machine_use",
+    "bootstrap.host.run.machine_use",
 }
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 OURS = [path for path in FILES if path.is_relative_to(ROOT / "bootstrap")]

@@ -18,7 +18,7 @@ from ..console import log
 from ..console.output import note_output, print_lines, print_result
 from ..data.inputs import DataInput
 from ..errors import RailheadError, UsageError
-from ..host.evaluation.thresholds import judged
+from ..host.run.thresholds import judged
 from ..inventory.files import atomic_write
 from ..provision.local_environment import runtime_here, variables_here
 from ..runs.earlier_run import EarlierRun, setting_texts

@@ -14,7 +14,7 @@ from railhead.documents.runs.run import Script
 from ..console.output import note_output, print_result
 from ..console.text import record_line
 from ..errors import BelowThreshold, Command, UsageError
-from ..host.evaluation.thresholds import judged
+from ..host.run.thresholds import judged
 from ..runs.earlier_run import EarlierRun
 from ..runs.metrics.options import read_thresholds
 from ..untrusted.records import raw_records

@@ -161,7 +161,7 @@ for p in python3.11 python3.12 python3.10 python3.13 python3; do
   seen="$seen|$r|"
 done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
-# The private key has no file during a run: host/protect/cluster_key.py has it.
+# The private key has no file during a run: host/run/cluster_key.py has it.
 _CLUSTER_KEY = """cd ~/.railhead/cluster && { [ -f key ] || {
   read -r pid _ <held && grep -qx railhead-key "/proc/$pid/comm"; }; } && cat key.pub"""
 _SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"

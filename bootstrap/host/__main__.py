@@ -1,4 +1,4 @@
-"""The first module of the archive: python railhead.pyz MODULE ARGUMENT..., such as run.supervisor.
+"""The first module of the archive: python railhead.pyz MODULE ARGUMENT..., such as serve.endpoint.
 
 Runs `main` of a module of `host`, which is a package at the top of the archive.
 """

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 
 from ..clouds.base import MISSING, UNKNOWN, Deadline
 from ..errors import RailheadError
-from ..host.attempts.time_left import SHOWN, TOOL
+from ..host.run.time_left import SHOWN, TOOL
 from ..ssh.as_root import run_as_root
 from ..ssh.session import ConnectionLost, Session
 

@@ -10,7 +10,7 @@ from railhead.documents.endpoint import ALIVE, Deployed, EndpointDocument, Endpo
 from ..console.text import clean, count, duration
 from ..console.wait import wait_until
 from ..host.base.programs import ENDPOINT
-from ..host.serve.machine_use import FRESH
+from ..host.run.machine_use import FRESH
 from ..ssh.session import Session
 from ..untrusted.decode import parsed
 from ..untrusted.unpack import Hostile

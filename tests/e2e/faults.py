@@ -51,7 +51,7 @@ def victims(operator: Operator, kind: str) -> list[int]:
     if kind == "freeze":
         return processes_of(operator, "/hosts/h2/home")
     if kind == "supervisor":
-        return processes_of(operator, "\0run.supervisor\0")
+        return processes_of(operator, "\0supervisor.supervisor\0")
     if kind == "chief":
         return [*processes.of(host_folder(operator, "h1")), *processes_of(operator, "/h1/home")]
     rank = kind.removeprefix("rank ")

@@ -15,10 +15,10 @@ TAKEOVER = "bootstrap/host/takeover"
 MUTANTS = [
     Mutant(
         what="the cluster's private key stays readable during a run",
-        file="bootstrap/host/protect/cluster_key.py",
+        file="bootstrap/host/run/cluster_key.py",
         old="            os.remove(path)\n            print",
         new="            print",
-        caught_by=("tests/bootstrap/host/protect/test_cluster_key.py",),
+        caught_by=("tests/bootstrap/host/run/test_cluster_key.py",),
     ),
     Mutant(
         what="fab cancel leaves a standby, which then takes over the run",
@@ -29,10 +29,10 @@ MUTANTS = [
     ),
     Mutant(
         what="a standby that was frozen counts the time until now as silence",
-        file=f"{TAKEOVER}/lease.py",
+        file="bootstrap/host/run/lease.py",
         old="facts.read - facts.seen >= EXPIRED and",
         new="facts.now - facts.seen >= EXPIRED and",
-        caught_by=(f"{TESTS}/takeover/test_lease.py",),
+        caught_by=("tests/bootstrap/host/run/test_lease.py",),
     ),
     Mutant(
         what="a holder does not look whether the next term exists before it uploads",
@@ -71,14 +71,14 @@ MUTANTS = [
     ),
     Mutant(
         what="a chief that has lost the lease stops the machine of its successor",
-        file=f"{RUN}/stop_machines.py",
+        file="bootstrap/host/supervisor/stop_machines.py",
         old="            others, (name, _, argv) = [], self.own_stop()",
         new="            pass",
         caught_by=(f"{TESTS}/takeover/test_lost_lease.py",),
     ),
     Mutant(
         what="an error of the disk ends the signs of life, and costs the lease",
-        file=f"{TAKEOVER}/held.py",
+        file="bootstrap/host/run/held.py",
         old="            pass  # of the disk",
         new="            return  # of the disk",
         caught_by=(f"{TESTS}/takeover/test_terms.py", "-k", "signs_of_life"),
@@ -106,10 +106,10 @@ MUTANTS = [
     ),
     Mutant(
         what="a supervisor that was suspended takes its own absence for a stall",
-        file=f"{STALL}/progress.py",
+        file="bootstrap/host/output/progress.py",
         old="min(now - self.looked, AT_MOST)",
         new="now - self.looked",
-        caught_by=(f"{TESTS}/stall/test_progress.py",),
+        caught_by=("tests/bootstrap/host/output/test_progress.py",),
     ),
     Mutant(
         what="what ranks do while they are ended replaces why they were",
@@ -134,10 +134,10 @@ MUTANTS = [
     ),
     Mutant(
         what="the long text of an exception hides its name",
-        file="bootstrap/host/run/rank_output.py",
+        file="bootstrap/host/output/rank_output.py",
         old='[exception, "...", *last]',
         new="last",
-        caught_by=("tests/bootstrap/host/run/test_last_lines.py",),
+        caught_by=("tests/bootstrap/host/output/test_last_lines.py",),
     ),
     Mutant(
         what="a spot machine that its cloud takes back counts as a killed rank",
@@ -200,14 +200,14 @@ MUTANTS = [
         file=f"{RANK}/rank.py",
         old=r'.replace(b"]", b"]\x1f")',
         new="",
-        caught_by=(f"{TESTS}/run/test_forged_output.py",),
+        caught_by=("tests/bootstrap/host/output/test_forged_output.py",),
     ),
     Mutant(
         what="the supervisor takes the end of a rank for text, and its silent host for a lost one",
-        file=f"{RUN}/mpirun_output.py",
+        file="bootstrap/host/output/mpirun_output.py",
         old=r'ENDED = b"\x1c"',
         new=r'ENDED = b"\x1b"',
-        caught_by=(f"{TESTS}/run/test_mpirun_output.py",),
+        caught_by=("tests/bootstrap/host/output/test_mpirun_output.py",),
     ),
     Mutant(
         what="a rank leaves its secrets on the host",
@@ -225,11 +225,11 @@ MUTANTS = [
     ),
     Mutant(
         what="a training whose chief is killed is taken for one that went well",
-        file=f"{RUN}/supervisor.py",
+        file="bootstrap/host/supervisor/supervisor.py",
         old="exit_code=code if code >= 0 else 128 - code",
         new="exit_code=code",
         caught_by=(
-            f"{TESTS}/run/test_supervisor.py::test_the_exit_code_of_a_killed_mpirun_is_that_of_a_shell",
+            f"{TESTS}/supervisor/test_supervisor.py::test_the_exit_code_of_a_killed_mpirun_is_that_of_a_shell",
         ),
     ),
     Mutant(
@@ -237,7 +237,9 @@ MUTANTS = [
         file="bootstrap/host/attempts/run_state.py",
         old="        full_disk.free_reserve(self.folder)\n",
         new="",
-        caught_by=(f"{TESTS}/run/test_supervisor.py::test_a_full_disk_does_not_lose_the_end",),
+        caught_by=(
+            f"{TESTS}/supervisor/test_supervisor.py::test_a_full_disk_does_not_lose_the_end",
+        ),
     ),
     Mutant(
         what="`fab cancel` kills the supervisor before it has written the result",
@@ -245,7 +247,7 @@ MUTANTS = [
         old="if name == FINISHING:",
         new="if False:",
         caught_by=(
-            f"{TESTS}/run/test_run_end.py::test_cancel_while_results_are_hashed_leaves_the_supervisor_to_stop_the_machines",
+            f"{TESTS}/supervisor/test_run_end.py::test_cancel_while_results_are_hashed_leaves_the_supervisor_to_stop_the_machines",
         ),
     ),
     Mutant(

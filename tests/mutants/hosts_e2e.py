@@ -83,7 +83,7 @@ MUTANTS = [
     ),
     Mutant(
         what="only the chief powers itself off after a run, the other machines cost on",
-        file="bootstrap/host/run/stop_machines.py",
+        file="bootstrap/host/supervisor/stop_machines.py",
         old="outcome = pool.map(lambda other: stop_remote_host(*other[1:]), others)",
         new='outcome = ["ok" for _ in others]',
         caught_by=(

@@ -68,7 +68,7 @@ MUTANTS = [
     ),
     Mutant(
         what="a secret is in the logs",
-        file="bootstrap/host/run/rank_output.py",
+        file="bootstrap/host/output/rank_output.py",
         old='        return self.pattern.sub(b"[secret]", text) if self.any else text',
         new="        return text",
         caught_by=SCRIPT,
@@ -103,14 +103,14 @@ MUTANTS = [
     ),
     Mutant(
         what="the rank that failed first is blamed with another exit code",
-        file="bootstrap/host/run/supervisor.py",
+        file="bootstrap/host/supervisor/supervisor.py",
         old="else replace(blamed, exit=status)",
         new="else replace(blamed, exit=1)",
         caught_by=FAILURE,
     ),
     Mutant(
         what="parameter servers that wait for ever keep their run and its machines",
-        file="bootstrap/host/run/supervisor.py",
+        file="bootstrap/host/supervisor/supervisor.py",
         old="        return ended is not None and time.monotonic() - ended > GRACE",
         new="        return False",
         caught_by=(STRATEGIES + "test_servers_that_wait_for_ever_end_with_their_chief",),

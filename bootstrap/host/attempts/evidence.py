@@ -25,8 +25,8 @@ from railhead.documents.runs.run import RunDocument
 
 from ..base import bounded, programs
 from ..base.full_disk import lacks_inodes
-from ..run import end_processes
-from . import cgroups, preempted, time_left
+from ..run import end_processes, time_left
+from . import cgroups, preempted
 from .causes import KERNEL, NO_INODES, ROWS, Failure
 
 SECONDS = 10.0  # for the answer of a host

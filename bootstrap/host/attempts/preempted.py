@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 
-from .time_left import TOOL
+from ..run.time_left import TOOL
 
 SERVICE = ("169.254.169.254", 80)  # of AWS and of Google Cloud
 SECONDS = 0.5  # it answers within milliseconds

@@ -21,10 +21,9 @@ from railhead.documents.runs.takeover import Term
 from railhead.money import host
 
 from ..base import full_disk, json_file
-from ..run import checkpoint_files, closing, manifest
+from ..output.rank_output import WriteErrors
+from ..run import checkpoint_files, closing, held, manifest
 from ..run.live.changes import Changes
-from ..run.rank_output import WriteErrors
-from ..takeover import held
 from .restarts import Restarts
 
 AGAIN = 300.0  # seconds at least between two starts of the uploads

@@ -17,15 +17,20 @@ TAKEOVER = "takeover.json"  # on a host that has taken over a run: what it knew 
 REPLACING = "replacing"  # there: the agent of a command that creates a host again
 BUNDLE = "bundle.json"  # in the folder of a run that may start again: the files of its work/
 # The programs, by module; nothing else names a module of this package in a text.
-SUPERVISOR, STOP_MACHINES, RANK = "run.supervisor", "run.stop_machines", "rank.rank"
+SUPERVISOR, STOP_MACHINES, RANK = "supervisor.supervisor", "supervisor.stop_machines", "rank.rank"
 STANDBY, RECLAIM, RESTORE = "takeover.standby", "takeover.reclaim", "takeover.restore"
-LEASE_HOLDER, CLUSTER_KEY = "takeover.holder", "protect.cluster_key"
+LEASE_HOLDER, CLUSTER_KEY = "takeover.holder", "run.cluster_key"
 EVIDENCE, PREPARE, STACKS = "attempts.evidence", "attempts.prepare", "stall.collect"
-END_PROCESSES, CLOSING, METRIC_LINES = "run.end_processes", "run.closing", "run.metric_lines"
+END_PROCESSES, CLOSING, METRIC_LINES = "run.end_processes", "run.closing", "output.metric_lines"
 UPLOAD, LIVE_UPLOAD = "run.upload", "run.live_upload"
 RESTORE_CHECKPOINTS = "run.restore_checkpoints"
 ENDPOINT, SERVER, CLIENT = "serve.endpoint", "serve.server", "serve.client"
 TENSORBOARD, TENSORFLOW_SERVING = "serve.tensorboard", "serve.tensorflow_serving"
+# What earlier versions, whose runs may be in progress, called them.
+FORMER = {
+    SUPERVISOR: "run.supervisor",
+    STOP_MACHINES: "run.stop_machines",
+}
 ARCHIVE = os.path.abspath(__file__).rpartition("/host/")[0]
 
 
@@ -38,10 +43,11 @@ def process_folder(pid: int | str, program: str) -> str:
     """The folder from whose archive a process has started this program; "" if it has not."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         words = os.fsdecode(file.read()).split("\0")
-        before = f"{program.partition('.')[2]}.py"  # a file, of the versions before the archive
+        names = (program, FORMER.get(program))
+        before = f"{program.partition('.')[2]}.py"  # a file, of versions without an archive
         for word, after in zip(words, [*words[1:], ""], strict=True):
             folder, name = os.path.split(word)
-            if (name, after) == (NAME, program) or (folder and name == before):
+            if (name == NAME and after in names) or (folder and name == before):
                 return folder
     return ""
 

@@ -31,7 +31,7 @@ from railhead.documents.runs.run import RunDocument, Script
 from ..attempts import cgroups
 from ..base import json_file, programs
 from ..keras_patches import patch
-from ..run.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed, stamp
+from ..output.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed, stamp
 from ..stall import counter, dump
 from . import groups, keras_2, quick_import, rank_launcher, rank_link
 
@@ -61,11 +61,11 @@ def main(folder: str) -> int:
     counter.provide(steps.tick)
     set_environment(run, rank, folder)
     if os.geteuid() == 0:
-        from ..protect import ports  # loaded only where it is needed
+        from ..run import ports  # loaded only where it is needed
 
         ports.close(run, os.getppid())
     if run.tf_cluster:
-        from ..protect import listen_address  # loaded only where it is needed
+        from . import listen_address  # loaded only where it is needed
 
         listen_address.install(run, rank)
 

@@ -1,1 +1,1 @@
-"""Controls a run on its hosts: supervisor, ranks, stop of machines, manifest, upload."""
+"""What all programs of a run know of it: its files, processes, lease, limits and rights."""

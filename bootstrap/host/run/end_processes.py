@@ -25,8 +25,7 @@ from railhead.documents.runs.swept import OF_RUNS, NotSwept, Swept
 
 from ..base import programs
 from ..base.bounded import unmarked
-from ..protect import ports
-from ..takeover import held
+from . import held, ports
 
 HOME = os.path.expanduser("~")
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL

@@ -25,7 +25,7 @@ from railhead.documents.codec import decode, encode
 from railhead.documents.endpoint import EndpointDocument, EndpointState, Health, ServingStatus
 
 from ..base import json_file, locks, programs
-from . import machine_use
+from ..run import machine_use
 
 FOLDER = os.getcwd()  # the endpoint's folder
 PAUSES = (0.0, 1.0, 5.0, 15.0, 30.0)  # seconds before each restart

@@ -21,7 +21,7 @@ from ..base import bounded, programs
 from ..run import end_processes
 
 if TYPE_CHECKING:
-    from ..run.rank_output import RunOutput
+    from ..output.rank_output import RunOutput
     from .collect import Sample
     from .diagnosis import Diagnosis
 

@@ -7,7 +7,7 @@ The chief has term 1. Its supervisor starts `holder`, which beats; all programs 
 1. `terms.Watch.look` every lease.RENEW seconds, until `lease.standby` decides `claim`;
 2. `Terms.claim` of the last term; `held.begin` in the run's folder, with the time before the claim;
 3. `restore`, a process that ends when the run's time is over;
-4. start `run.supervisor` in the run's folder: it continues the term, with its seconds and attempts.
+4. start the supervisor in the run's folder: it continues the term, with its seconds and attempts.
    Nobody takes the run over from the host that has the last term, so it does not beat.
 
 Standard library only, except what runs with the bucket's client; Python 3.10.

@@ -22,7 +22,7 @@ from ..base import json_file
 from ..base.programs import TAKEOVER
 from ..buckets.folder import BucketFolder
 from ..buckets.objects import WriteInProgress
-from . import held
+from ..run import held
 from .terms import Terms
 
 CHECKPOINTS = "checkpoints/manifest.json"

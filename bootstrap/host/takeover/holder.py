@@ -25,9 +25,8 @@ from ..base import bounded, json_file, programs
 from ..base.log_lines import print_line
 from ..buckets.folder import bucket_folder
 from ..buckets.repeats import outlasting
-from ..run import end_processes
-from . import held
-from .lease import Holder, holder
+from ..run import end_processes, held
+from ..run.lease import Holder, holder
 from .terms import Terms, claim_of
 
 LOG = "lease.log"  # not in logs/: it grows after the files there were hashed

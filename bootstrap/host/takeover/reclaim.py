@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from ..buckets.folder import bucket_folder
 from ..buckets.repeats import outlasting
-from . import held
+from ..run import held
+from ..run.lease import OTHER_LEADS
 from .holder import SILENCE
-from .lease import OTHER_LEADS
 from .terms import Terms
 
 

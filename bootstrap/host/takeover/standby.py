@@ -26,13 +26,10 @@ from railhead.documents.runs.takeover import Taken, Term
 
 from ..agent import files
 from ..agent.temporary import make_temporary
-from ..attempts import time_left
 from ..base import bounded, full_disk, json_file, programs
 from ..base.log_lines import print_line
 from ..buckets.folder import BucketFolder, bucket_folder
-from ..protect import cluster_key
-from ..run import end_processes, manifest
-from . import held, lease
+from ..run import cluster_key, end_processes, held, lease, manifest, time_left
 from .holder import new_mark
 from .restore import RESTORED
 from .terms import Terms, Watch, claim_of

@@ -15,7 +15,7 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.runs.takeover import Beat, Claim, Term
 
 from ..buckets.folder import BucketFolder
-from .lease import LAST, Standby
+from ..run.lease import LAST, Standby
 
 T = TypeVar("T")
 

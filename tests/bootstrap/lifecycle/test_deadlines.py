@@ -23,7 +23,7 @@ from standins import registered_cloud
 from bootstrap.clouds.base import MISSING, UNKNOWN, Deadline, most_urgent
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.errors import HostsFailed, RailheadError, UsageError
-from bootstrap.host.attempts import time_left
+from bootstrap.host.run import time_left
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, timer

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.host.base.programs import NAME, SUPERVISOR
 from bootstrap.runs.run import Run, state_of
 from bootstrap.ssh.session import Session
 
@@ -28,7 +29,7 @@ def test_a_supervisor_that_was_stopped_is_named(
     folder = Path(facts.home) / ".railhead/runs/r1"
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
-    with subprocess.Popen([*command, f"{folder}/railhead.pyz", "run.supervisor"]) as supervisor:
+    with subprocess.Popen([*command, f"{folder}/{NAME}", SUPERVISOR]) as supervisor:
         supervisor.send_signal(sign)
         state = {"state": "running", "pid": supervisor.pid, "heartbeat": time.time() - age}
         (folder / "state.json").write_text(json.dumps(state))

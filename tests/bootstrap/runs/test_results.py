@@ -22,7 +22,7 @@ from standins.runs.run_documents import run_json
 from bootstrap.cli import status
 from bootstrap.errors import RailheadError
 from bootstrap.host.run import manifest as remote
-from bootstrap.host.run import stop_machines
+from bootstrap.host.supervisor import stop_machines
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.lifecycle import stop_policy

@@ -23,8 +23,8 @@ from hosts.network import Network
 from standins.stores import object_stores
 from standins.stores.object_stores import S3
 
+from bootstrap.host.run.lease import EXPIRED, HOLD
 from bootstrap.host.run.live_upload import LIVE_PAUSE
-from bootstrap.host.takeover.lease import EXPIRED, HOLD
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from railhead.documents.runs.takeover import NO_LEASE

@@ -30,7 +30,7 @@ START = (
     f"setsid python3 -I -S {RUN}/{NAME} {SUPERVISOR} >logs/supervisor.log 2>&1 </dev/null &"
 )
 # What cannot be stopped is tried again: here after half a second.
-BRIEFLY = ("run/stop_machines.py", "PAUSE = 5.0", "PAUSE = 0.5")
+BRIEFLY = ("supervisor/stop_machines.py", "PAUSE = 5.0", "PAUSE = 0.5")
 
 
 class Machines:

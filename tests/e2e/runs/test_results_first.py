@@ -94,7 +94,7 @@ def supervisors(operator: Operator) -> list[str]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             names.append(os.fsdecode(path.read_bytes()))
-    programs = ("run.supervisor", "run.stop_machines")
+    programs = ("supervisor.supervisor", "supervisor.stop_machines")
     ours = [name for name in names if str(operator.home) in name]
     return [name for name in ours if set(programs) & set(name.split("\0"))]
 

@@ -10,9 +10,9 @@ import pytest
 from standins.runs.run_documents import run_json
 
 from bootstrap.host.attempts.run_state import State
+from bootstrap.host.output.mpirun_output import MpirunOutput
 from bootstrap.host.rank.rank import encoded
-from bootstrap.host.run import supervisor
-from bootstrap.host.run.mpirun_output import MpirunOutput
+from bootstrap.host.supervisor import supervisor
 from railhead.documents.runs.result import Result
 
 

@@ -15,7 +15,7 @@ from bootstrap.host.attempts.keras_errors import (
     needs_other,
 )
 from bootstrap.host.keras_patches.horovod import optimizer
-from bootstrap.host.stall.progress import STEP
+from bootstrap.host.output.progress import STEP
 from bootstrap.runs.keras import evidence, horovod_calls
 from railhead.documents.runs.result import Culprit, Result
 

@@ -28,7 +28,7 @@ def test_equal_sources_give_an_equal_archive(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Path, "rglob", lambda *given: sorted(found(*given))[::-1])
     assert sent.packed_from(sent.sources()) == usual
     names = zipfile.ZipFile(io.BytesIO(usual)).namelist()
-    assert {"__main__.py", "host/run/supervisor.py", "railhead/documents/codec.py"} < {*names}
+    assert {"__main__.py", "host/rank/rank.py", "railhead/documents/codec.py"} < {*names}
 
 
 def test_an_archive_is_made_once_for_a_python(
@@ -97,6 +97,9 @@ def test_a_program_is_known_by_the_archive_that_it_is_started_from(tmp_path: Pat
         assert programs.process_folder(pid, SUPERVISOR) == str(tmp_path)
         assert programs.process_folder(pid, ENDPOINT) == ""
         assert str(tmp_path) in programs.folders_of(SUPERVISOR)
+    with process(sys.executable, str(archive), "run.supervisor") as pid:  # of an earlier version
+        assert programs.process_folder(pid, SUPERVISOR) == str(tmp_path)
+        assert programs.process_folder(pid, ENDPOINT) == ""
     before = tmp_path / "supervisor.py"  # of a version that had files in place of the archive
     before.write_text(SLEEP)
     with process(sys.executable, str(before)) as pid:

@@ -14,7 +14,7 @@ from standins import programs
 from standins.runs.supervised_run import Run, says
 from standins.waiting import wait_until
 
-from bootstrap.host.run.mpirun_output import ALIVE, ENDED, FRAME, framed
+from bootstrap.host.output.mpirun_output import ALIVE, ENDED, FRAME, framed
 
 
 def started_rank(folder: Path, text: str, **more: Any) -> subprocess.Popen[bytes]:
@@ -70,7 +70,7 @@ def test_a_rank_that_its_launcher_left_is_ended_with_its_children(tmp_path: Path
 def silent_run(home: Path, script: str, **changes: Any) -> Run:
     """A run whose hosts may be silent for three seconds."""
     run = Run(home, script, **changes)
-    programs.change(run.folder, "run/mpirun_output.py", "SILENCE = 60.0", "SILENCE = 3.0")
+    programs.change(run.folder, "output/mpirun_output.py", "SILENCE = 60.0", "SILENCE = 3.0")
     return run
 
 

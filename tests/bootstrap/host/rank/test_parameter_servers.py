@@ -8,7 +8,7 @@ import pytest
 from standins.runs.supervised_run import HEAD, Run, needs_mpirun, says, with_script
 from standins.runs.supervisor_here import SupervisorHere
 
-from bootstrap.host.run import supervisor
+from bootstrap.host.supervisor import supervisor
 
 REPORT = '@railhead {"kind": "ended", "exit": %d}'
 ROLES = [{"type": "chief", "index": 0}, {"type": "ps", "index": 0}]

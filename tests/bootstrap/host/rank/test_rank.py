@@ -15,8 +15,8 @@ from standins.runs.run_documents import run_document, run_json
 
 from bootstrap.console.wait import wait_until
 from bootstrap.host.base.programs import NAME
+from bootstrap.host.output.mpirun_output import ALIVE, ENDED, FRAME, NOT_TEXT, STAMPS, framed
 from bootstrap.host.rank import rank as rank_module
-from bootstrap.host.run.mpirun_output import ALIVE, ENDED, FRAME, NOT_TEXT, STAMPS, framed
 from bootstrap.runs.start import rank_starter
 from railhead.documents.codec import decode
 from railhead.documents.runs.run import RunDocument, Runtime

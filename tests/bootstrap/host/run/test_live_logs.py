@@ -24,10 +24,10 @@ from bootstrap.clouds.base import InstanceState
 from bootstrap.clouds.bucket import Bucket, open_store
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.host.output.rank_output import LogFile, Secrets, WriteErrors
 from bootstrap.host.run import live_upload, upload
 from bootstrap.host.run.live import logs as live_logs
 from bootstrap.host.run.live.logs import LogUpload
-from bootstrap.host.run.rank_output import LogFile, Secrets, WriteErrors
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle.power import ClusterStatus

@@ -241,7 +241,7 @@ def test_the_machine_is_left_to_a_run_that_still_stops_machines(home: Path) -> N
     endpoint, program = over(home), home / ".railhead/runs/r1" / NAME
     program.parent.mkdir(parents=True)
     program.write_text("import time; print(flush=True); time.sleep(600)")
-    argv = [sys.executable, "-I", "-S", str(program), "run.stop_machines"]
+    argv = [sys.executable, "-I", "-S", str(program), "supervisor.stop_machines"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as stopper:
         assert stopper.stdout and stopper.stdout.readline()
         with endpoint.runs() as process:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bootstrap.host.buckets.objects import Stored
+from bootstrap.host.run import held
 from bootstrap.host.run.upload import Destination
-from bootstrap.host.takeover import held
 from bootstrap.host.takeover.fence import Fence, LeaseLost
 from bootstrap.host.takeover.holder import LeaseHolder
 from bootstrap.host.takeover.terms import Terms, claim_of

@@ -16,8 +16,8 @@ from standins.runs.leased_chief import Chief, send
 from standins.runs.supervised_run import is_alive
 from standins.waiting import wait_until
 
-from bootstrap.host.takeover import held
-from bootstrap.host.takeover.lease import HOLD
+from bootstrap.host.run import held
+from bootstrap.host.run.lease import HOLD
 from bootstrap.host.takeover.terms import claim_of
 from railhead.documents.runs.result import Attempt, Culprit
 from railhead.documents.runs.takeover import Claim, Term
@@ -127,13 +127,13 @@ def stopper_of_a_lost_lease(chief: Chief) -> subprocess.Popen[bytes]:
     (chief.run.home / ".railhead/supervisor.lock").write_text("r1")
     home = chief.run.home
     environ = {"HOME": str(home), "PATH": f"{home}/bin:{os.environ['PATH']}"}
-    argv = programs.command(chief.folder, "run.stop_machines")
+    argv = programs.command(chief.folder, "supervisor.stop_machines")
     return subprocess.Popen(argv, cwd=chief.folder, env=environ | chief.store.environ)
 
 
 def test_a_host_that_its_successor_trains_on_is_not_stopped(chief: Chief) -> None:
-    programs.change(chief.folder, "run/stop_machines.py", "UNUSED = 0.0", "UNUSED = 5.0")
-    programs.change(chief.folder, "run/stop_machines.py", "LOOK = 10.0", "LOOK = 0.5")
+    programs.change(chief.folder, "supervisor/stop_machines.py", "UNUSED = 0.0", "UNUSED = 5.0")
+    programs.change(chief.folder, "supervisor/stop_machines.py", "LOOK = 10.0", "LOOK = 0.5")
     chief.is_taken_over()
     environ = {"HOME": str(chief.run.home), "PATH": os.environ["PATH"]}
     marks = {"RAILHEAD_RUN": "r1", "RAILHEAD_HOME": str(chief.run.home)}

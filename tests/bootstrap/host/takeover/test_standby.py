@@ -16,7 +16,7 @@ from standins.stores.object_stores import S3
 
 from bootstrap.host.base import json_file
 from bootstrap.host.base import programs as archive
-from bootstrap.host.takeover import held, lease
+from bootstrap.host.run import held, lease
 from bootstrap.host.takeover import standby as program
 from bootstrap.host.takeover.standby import Standby
 from bootstrap.host.takeover.terms import Terms, claim_of

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 from standins.runs.run_documents import run_document
 
-from bootstrap.host.protect import ports
-from bootstrap.host.run import end_processes
+from bootstrap.host.run import end_processes, ports
 from railhead.documents.runs.run import RunDocument
 
 NOBODY = 65534

@@ -1,7 +1,7 @@
 """Keeps the cluster's private key in memory during a run: ranks, and whoever reaches their ports,
 can read every file of the run's user.
 
-protect.cluster_key FOLDER   beside the supervisor or the standby: gives the key to an ssh-agent,
+run.cluster_key FOLDER   beside the supervisor or the standby: gives the key to an ssh-agent,
 removes its file, and writes it again when its stdin ends, or at SIGTERM. `held` has its pid and the
 socket of the agent meanwhile; without such a process, and without the key's file, `fab bootstrap`
 makes another key. Standard library only, Python 3.10.

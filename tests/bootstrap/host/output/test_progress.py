@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.host.stall.progress import Progress
+from bootstrap.host.output.progress import Progress
 
 
 def watched(*events: tuple[float, str], until: float, every: float = 0.5) -> Progress:

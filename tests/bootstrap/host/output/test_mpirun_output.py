@@ -10,7 +10,7 @@ import sys
 import pytest
 from places import CASES, ROOT
 
-from bootstrap.host.run.mpirun_output import (
+from bootstrap.host.output.mpirun_output import (
     FRAME,
     LIMIT,
     LONGEST_LINE,

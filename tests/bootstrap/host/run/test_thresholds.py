@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.host.evaluation.thresholds import judged
+from bootstrap.host.run.thresholds import judged
 from railhead.documents.runs.evaluation import Judgement, Reported, Threshold
 
 AT_LEAST, AT_MOST = Threshold("accuracy", "min", 0.9), Threshold("loss", "max", 0.2)

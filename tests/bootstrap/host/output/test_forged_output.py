@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from standins.runs.run_documents import run_document
 
+from bootstrap.host.output.mpirun_output import MpirunOutput
+from bootstrap.host.output.rank_output import RunOutput, WriteErrors
 from bootstrap.host.rank.rank import encoded
-from bootstrap.host.run.mpirun_output import MpirunOutput
-from bootstrap.host.run.rank_output import RunOutput, WriteErrors
 from railhead.documents.runs.evaluation import Reported
 from railhead.documents.runs.run import RunHost
 

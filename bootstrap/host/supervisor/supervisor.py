@@ -35,14 +35,20 @@ from ..attempts.restarts import Ended, Times, last_step, metric_numbers
 from ..attempts.retry import NEVER
 from ..attempts.run_state import State
 from ..base import bounded, json_file, locks, programs
-from ..evaluation import thresholds
-from ..protect import cluster_key
+from ..output.mpirun_output import Verdict, verdict
+from ..output.rank_output import RunOutput
+from ..run import (
+    closing,
+    cluster_key,
+    controller,
+    end_processes,
+    held,
+    manifest,
+    stop_policy,
+    thresholds,
+)
+from ..run.lease import HOLD
 from ..stall.watch import StallWatch
-from ..takeover import held
-from ..takeover.lease import HOLD
-from . import closing, controller, end_processes, manifest, stop_policy
-from .mpirun_output import Verdict, verdict
-from .rank_output import RunOutput
 
 RUN = os.getcwd()  # the run's folder
 LOCK = os.path.expanduser(programs.LOCK)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bootstrap.host.takeover.holder import SILENCE
-from bootstrap.host.takeover.lease import (
+from bootstrap.host.run.lease import (
     CUT_OFF,
     EXPIRED,
     HOLD,
@@ -19,6 +18,7 @@ from bootstrap.host.takeover.lease import (
     holder,
     standby,
 )
+from bootstrap.host.takeover.holder import SILENCE
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,16 @@ from railhead.documents.runs.state import Machines, RunState
 
 from ..base import bounded, json_file, programs
 from ..buckets.repeats import LASTING
-from ..serve import machine_use
-from ..takeover import held
-from ..takeover.lease import CUT_OFF, OTHER_LEADS
-from . import checkpoint_files, controller, end_processes, live_upload, stop_policy
+from ..run import (
+    checkpoint_files,
+    controller,
+    end_processes,
+    held,
+    live_upload,
+    machine_use,
+    stop_policy,
+)
+from ..run.lease import CUT_OFF, OTHER_LEADS
 
 RUN = os.getcwd()  # the run's folder
 RUN_ID = os.path.basename(RUN)

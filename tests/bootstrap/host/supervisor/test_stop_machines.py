@@ -25,10 +25,9 @@ from standins.runs.run_documents import run_json
 
 from bootstrap.console.wait import wait_until
 from bootstrap.host.base import json_file
-from bootstrap.host.run import stop_machines
-from bootstrap.host.serve import machine_use
-from bootstrap.host.takeover import held
-from bootstrap.host.takeover.lease import HOLD
+from bootstrap.host.run import held, machine_use
+from bootstrap.host.run.lease import HOLD
+from bootstrap.host.supervisor import stop_machines
 from bootstrap.ssh.session import START_AGENT
 from railhead.documents.runs.run import AfterRun
 from railhead.documents.runs.takeover import Term
@@ -88,7 +87,7 @@ class Kept:
 
     def change(self, constant: str, value: str) -> None:
         """Give a constant of the keeper another value."""
-        program = programs.own(self.folder) / "host/run/stop_machines.py"
+        program = programs.own(self.folder) / "host/supervisor/stop_machines.py"
         changed, count = re.subn(
             rf"(?m)^{constant} = \S*", f"{constant} = {value}", program.read_text()
         )
@@ -105,7 +104,7 @@ class Kept:
     def start(self, *before: str) -> subprocess.Popen[bytes]:
         """Start the keeper; `before`: words before its command."""
         environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{os.environ['PATH']}"}
-        argv = [*before, *programs.command(self.folder, "run.stop_machines")]
+        argv = [*before, *programs.command(self.folder, "supervisor.stop_machines")]
         err = (self.home / "err").open("wb")
         return subprocess.Popen(argv, cwd=self.folder, env=environment, stderr=err)
 
@@ -485,7 +484,7 @@ def test_a_chief_that_lost_the_lease_claims_it_again_while_the_bucket_is_away(
     kept.make_client(claims)
     for constant, value in (("PAUSE", "0.1"), ("UNUSED", "0.0"), ("LOOK", "0.1")):
         kept.change(constant, value)
-    programs.change(kept.folder, "takeover/lease.py", "CUT_OFF = 3600.0", f"CUT_OFF = {cut_off}")
+    programs.change(kept.folder, "run/lease.py", "CUT_OFF = 3600.0", f"CUT_OFF = {cut_off}")
     output = kept.end()
     assert output["stopped"] == {"b": others, "c": others, "a": "stop command sent"}
     assert orders(kept.requests)[-1] == "chief"

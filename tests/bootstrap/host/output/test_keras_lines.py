@@ -13,8 +13,8 @@ import pytest
 from places import ROOT
 from standins.runs.run_documents import run_document
 
-from bootstrap.host.keras_lines import KerasLines
-from bootstrap.host.run.rank_output import RunOutput, WriteErrors, shown
+from bootstrap.host.output.keras_lines import KerasLines
+from bootstrap.host.output.rank_output import RunOutput, WriteErrors, shown
 from railhead.documents.runs.run import Script
 
 PRINTED = sorted((ROOT / "tests/cases/keras-output").iterdir())

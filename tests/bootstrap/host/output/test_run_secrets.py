@@ -8,7 +8,7 @@ import pytest
 from standins.runs.supervised_run import Run, says
 from standins.waiting import wait_until
 
-from bootstrap.host.run.rank_output import Secrets
+from bootstrap.host.output.rank_output import Secrets
 
 SECRETS = {
     "a word": ("hunter2", "it is hunter2!", "it is [secret]!"),

@@ -12,8 +12,8 @@ import sys
 import pytest
 from standins.runs.run_documents import run_document
 
-from bootstrap.host.protect import listen_address
-from bootstrap.host.protect.listen_address import changed
+from bootstrap.host.rank import listen_address
+from bootstrap.host.rank.listen_address import changed
 from bootstrap.plan.runtimes import REPO
 from railhead.documents.runs.run import Role
 

@@ -12,8 +12,8 @@ from standins import programs
 from standins.options import program
 
 from bootstrap.errors import UsageError
-from bootstrap.host.run import metric_lines
-from bootstrap.host.run.metric_lines import MetricLines
+from bootstrap.host.output import metric_lines
+from bootstrap.host.output.metric_lines import MetricLines
 from bootstrap.runs.launch import RunOptions
 from bootstrap.runs.metrics.options import read_metric
 from railhead.documents.runs.run import Metric

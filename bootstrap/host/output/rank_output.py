@@ -24,10 +24,10 @@ from railhead.documents.runs.evaluation import Reported
 from railhead.documents.runs.run import RunDocument, Script
 from railhead.documents.runs.stall import Stall
 
-from ..keras_lines import KerasLines
-from ..stall.progress import STEP, STEP_RECORDS, Progress
+from .keras_lines import KerasLines
 from .metric_lines import MetricLines
 from .mpirun_output import MPIRUN, Heartbeats, MpirunFile, MpirunOutput
+from .progress import STEP, STEP_RECORDS, Progress
 
 LOOK = 0.1  # seconds between two looks for output
 LATEST = 600.0  # seconds at most between a line and its arrival here

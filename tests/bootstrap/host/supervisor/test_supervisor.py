@@ -99,7 +99,7 @@ end_on_all_hosts = noted(end_on_all_hosts)
 
 def test_the_last_lines_are_read_before_the_result_is_written(home: Path) -> None:
     run = Run(home, f"{says(1, 'my last words')}; echo its own >&2; exit 3")
-    programs.append(run.folder, "run/rank_output.py", SLOW_READERS)
+    programs.append(run.folder, "output/rank_output.py", SLOW_READERS)
     programs.append(run.folder, "run/end_processes.py", NOTED_SWEEP)
     assert run.result()["culprit"]["lines"] == ["its own"]
     assert run.log("rank-1") == "my last words\n"
@@ -164,11 +164,11 @@ BROKEN = {
     "no mpirun.json": ("rm mpirun.json", "FileNotFoundError"),
     "no secrets": ("""sed -i 's/"secrets": ../"secrets": ["A"]/' run.json""", "secrets.json"),
     "a fault of the reader": (
-        "echo 'RunOutput.add_line = None' >>railhead.pyz/host/run/rank_output.py",
+        "echo 'RunOutput.add_line = None' >>railhead.pyz/host/output/rank_output.py",
         "TypeError",
     ),
     "a fault at the end": (
-        "echo 'verdict = None' >>railhead.pyz/host/run/mpirun_output.py",
+        "echo 'verdict = None' >>railhead.pyz/host/output/mpirun_output.py",
         "TypeError",
     ),
     "no way to sweep": (
@@ -191,7 +191,7 @@ def test_a_fault_of_the_supervisor_is_reported(home: Path, breaking: str, reason
 
 def test_a_fault_of_the_supervisor_ends_mpirun(home: Path) -> None:
     run = Run(home, f"echo $$ >pid; {says(0, 'x')}; exec sleep 600")
-    programs.append(run.folder, "run/rank_output.py", "RunOutput.add_line = None\n")
+    programs.append(run.folder, "output/rank_output.py", "RunOutput.add_line = None\n")
     assert run.result()["state"] == "failed"
     assert not is_alive(int((run.folder / "pid").read_text()))
 
@@ -344,7 +344,7 @@ def test_a_run_is_cancelled_when_its_hours_are_over(home: Path) -> None:
 
 def test_results_go_to_the_bucket_also_where_no_machine_is_to_stop(home: Path) -> None:
     run = Run(home, "exit 0", bucket={"url": "s3://b", "client": "none"})
-    programs.change(run.folder, "run/stop_machines.py", "PAUSE = 5.0", "PAUSE = 0.1")
+    programs.change(run.folder, "supervisor/stop_machines.py", "PAUSE = 5.0", "PAUSE = 0.1")
     run.start().wait(60)
     machines = run.read("state.json")["machines"]
     assert machines["phase"] == "left to you" and "No such file" in machines["upload"]

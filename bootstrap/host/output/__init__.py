@@ -1,0 +1,1 @@
+"""The output of a run as logs, records, and the end of each rank."""

@@ -1,1 +1,0 @@
-"""Keeps from the ranks of a run, and from other users of its hosts, what is not theirs."""

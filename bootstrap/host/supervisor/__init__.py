@@ -1,0 +1,1 @@
+"""Controls a run on its chief: supervises mpirun and its attempts, then stops the machines."""
