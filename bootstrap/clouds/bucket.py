@@ -1,6 +1,6 @@
 """A stack's bucket: read the results that runs uploaded, and empty it.
 
-Hosts upload with host/run/upload.py.
+Hosts upload with host/upload/upload.py.
 """
 
 from __future__ import annotations

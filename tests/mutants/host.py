@@ -43,7 +43,7 @@ MUTANTS = [
     ),
     Mutant(
         what="a host that could not restore a run replaces its checkpoints in the bucket",
-        file=f"{RUN}/live_upload.py",
+        file="bootstrap/host/upload/live_upload.py",
         old="if self.bucket.fence and not self.bucket.fence.is_restored():",
         new="if False:",
         caught_by=(f"{TESTS}/takeover/test_restore.py",),
@@ -88,7 +88,7 @@ MUTANTS = [
         file="bootstrap/host/base/log_lines.py",
         old="contextlib.suppress(OSError, ValueError)",
         new="contextlib.suppress(ValueError)",
-        caught_by=(f"{TESTS}/run/test_live_upload.py", "-k", "cannot_be_noted"),
+        caught_by=("tests/bootstrap/host/upload/test_live_upload.py", "-k", "cannot_be_noted"),
     ),
     Mutant(
         what="the hosts of a second attempt are not prepared after a copy that takes hours",
@@ -176,7 +176,7 @@ MUTANTS = [
     ),
     Mutant(
         what="old checkpoints are kept for a week: a thousand gigabytes of a run",
-        file="bootstrap/host/run/live_upload.py",
+        file="bootstrap/host/upload/live_upload.py",
         old="self.bucket.put(file, name, sha256, short_lived=True)",
         new="self.bucket.put(file, name, sha256)",
         caught_by=("tests/stacks/test_old_checkpoints.py",),
@@ -273,24 +273,24 @@ MUTANTS = [
     ),
     Mutant(
         what="an upload overwrites a checkpoint that the manifest in the bucket names",
-        file=f"{RUN}/live_upload.py",
+        file="bootstrap/host/upload/live_upload.py",
         old="if n not in taken)",
         new="if n not in set())",
-        caught_by=(f"{TESTS}/run/test_live_upload.py",),
+        caught_by=("tests/bootstrap/host/upload/test_live_upload.py",),
     ),
     Mutant(
         what="the end of a log that was rotated meanwhile is not uploaded",
-        file=f"{RUN}/live/logs.py",
+        file="bootstrap/host/upload/logs.py",
         old="yield older, progress.position if same else 0",
         new="pass",
-        caught_by=(f"{TESTS}/run/test_live_logs.py", "-k", "written"),
+        caught_by=("tests/bootstrap/host/upload/test_live_logs.py", "-k", "written"),
     ),
     Mutant(
         what="a checkpoint that the program is writing is uploaded",
-        file=f"{RUN}/live/changes.py",
+        file="bootstrap/host/upload/changes.py",
         old="return max(time.time() - self.mtime_ns / 1e9, now - self.since) >= REST",
         new="return True",
-        caught_by=(f"{TESTS}/run/test_live_upload.py",),
+        caught_by=("tests/bootstrap/host/upload/test_live_upload.py",),
     ),
     Mutant(
         what="a link among the results makes the agent send any file of the host",

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from standins.stores.object_stores import S3, Gcs, Version
 
-from bootstrap.host.run import checkpoint_files, restore_checkpoints, upload
-from bootstrap.host.run.live_upload import CheckpointUpload
+from bootstrap.host.run import checkpoint_files
+from bootstrap.host.upload import restore_checkpoints, upload
+from bootstrap.host.upload.live_upload import CheckpointUpload
 from tests.stacks.aws import world as aws
 from tests.stacks.gcp import world as gcp
 

@@ -19,7 +19,7 @@ from railhead.documents.runs.run import Role, RunDocument
 from ..base import bounded, json_file, programs
 from ..base.programs import WHOLE
 from ..run import end_processes
-from ..run.live.changes import Changes
+from ..upload.changes import Changes
 from . import points
 from .points import Checkpoints
 

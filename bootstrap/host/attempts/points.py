@@ -13,7 +13,7 @@ from railhead.documents.lazy import dataclass
 
 from ..run import checkpoint_files
 from ..run.checkpoint_files import FOLDER, MANIFEST, Stamp
-from ..run.live.changes import Changes, is_log
+from ..upload.changes import Changes, is_log
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from railhead.documents.runs.run import BuiltIn, RunDocument, RunHost, Script
 from ..base import bounded, json_file
 from ..base.programs import REPLACING, WHOLE
 from ..run import controller, end_processes, time_left
-from ..run.live.changes import Changes
+from ..upload.changes import Changes
 from . import elastic, keras_errors, points, prepare
 from .elastic import absent_hosts
 from .points import BEGINNING, Checkpoints, Point

@@ -23,7 +23,7 @@ from railhead.money import host
 from ..base import full_disk, json_file
 from ..output.rank_output import WriteErrors
 from ..run import checkpoint_files, closing, held, manifest
-from ..run.live.changes import Changes
+from ..upload.changes import Changes
 from .restarts import Restarts
 
 AGAIN = 300.0  # seconds at least between two starts of the uploads
@@ -104,7 +104,7 @@ class State:
         ended them, such as a lack of memory."""
         is_running = isinstance(self.uploads, subprocess.Popen) and self.uploads.poll() is None
         if run.bucket and not is_running and time.monotonic() - self.uploads_started >= AGAIN:
-            from ..run import live_upload  # loaded only where there is a bucket
+            from ..upload import live_upload  # loaded only where there is a bucket
 
             self.uploads_started = time.monotonic()
             self.uploads = live_upload.start(run, self.folder)
@@ -112,7 +112,7 @@ class State:
     def end_uploads(self) -> None:
         """End the uploads before the result."""
         if self.uploads is not None:
-            from ..run import live_upload
+            from ..upload import live_upload
 
             why = live_upload.end(self.uploads, self.folder)
             self.unfinished += [why] if why else []

@@ -22,8 +22,8 @@ STANDBY, RECLAIM, RESTORE = "takeover.standby", "takeover.reclaim", "takeover.re
 LEASE_HOLDER, CLUSTER_KEY = "takeover.holder", "run.cluster_key"
 EVIDENCE, PREPARE, STACKS = "attempts.evidence", "attempts.prepare", "stall.collect"
 END_PROCESSES, CLOSING, METRIC_LINES = "run.end_processes", "run.closing", "output.metric_lines"
-UPLOAD, LIVE_UPLOAD = "run.upload", "run.live_upload"
-RESTORE_CHECKPOINTS = "run.restore_checkpoints"
+UPLOAD, LIVE_UPLOAD = "upload.upload", "upload.live_upload"
+RESTORE_CHECKPOINTS = "upload.restore_checkpoints"
 ENDPOINT, SERVER, CLIENT = "serve.endpoint", "serve.server", "serve.client"
 TENSORBOARD, TENSORFLOW_SERVING = "serve.tensorboard", "serve.tensorflow_serving"
 # What earlier versions, whose runs may be in progress, called them.

@@ -24,16 +24,9 @@ from railhead.documents.runs.state import Machines, RunState
 
 from ..base import bounded, json_file, programs
 from ..buckets.repeats import LASTING
-from ..run import (
-    checkpoint_files,
-    controller,
-    end_processes,
-    held,
-    live_upload,
-    machine_use,
-    stop_policy,
-)
+from ..run import checkpoint_files, controller, end_processes, held, machine_use, stop_policy
 from ..run.lease import CUT_OFF, OTHER_LEADS
+from ..upload import live_upload
 
 RUN = os.getcwd()  # the run's folder
 RUN_ID = os.path.basename(RUN)

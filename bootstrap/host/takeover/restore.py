@@ -24,7 +24,8 @@ from railhead.documents.runs.manifest import fault
 
 from ..base import json_file
 from ..buckets.folder import BucketFolder, bucket_folder
-from ..run import checkpoint_files, live_upload, restore_checkpoints
+from ..run import checkpoint_files
+from ..upload import live_upload, restore_checkpoints
 from . import fence
 
 LOG = re.compile(r"(rank-\d{1,5}|mpirun)")

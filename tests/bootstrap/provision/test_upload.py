@@ -1,4 +1,4 @@
-"""Results on their way into a bucket, by run/upload.py.
+"""Results on their way into a bucket, by upload/upload.py.
 
 S3 is a real server. Google Cloud Storage is a stand-in that holds every call against Google's own
 document; what asks it runs in the environment of locks/bucket.txt, made as on a chief.
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from standins.runs.manifests import manifest
 
-from bootstrap.host.run import upload
+from bootstrap.host.upload import upload
 from bootstrap.plan.runtimes import LOCKS
 from bootstrap.provision import uv
 
@@ -67,7 +67,7 @@ S3 = "s3://results-b/runs/r1"
 def run_upload(
     folder: Path, url: str = S3, *names: str, python: str = sys.executable
 ) -> subprocess.CompletedProcess[str]:
-    argv = [python, "-I", archive_in(folder), "run.upload", str(folder), url, *names]
+    argv = [python, "-I", archive_in(folder), "upload.upload", str(folder), url, *names]
     return subprocess.run(argv, capture_output=True, text=True, env=os.environ)
 
 
@@ -244,11 +244,11 @@ def test_checkpoints_go_to_google_and_come_back(
         path = run / "checkpoints" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    sender = [python, "-I", archive_in(tmp_path), "run.live_upload", str(run), url, "once"]
+    sender = [python, "-I", archive_in(tmp_path), "upload.live_upload", str(run), url, "once"]
     process = subprocess.run(sender, capture_output=True, text=True, env=env)
     assert process.returncode == 0, process.stderr
     back = tmp_path / "back"
-    restore = [python, "-I", archive_in(tmp_path), "run.restore_checkpoints", url, str(back)]
+    restore = [python, "-I", archive_in(tmp_path), "upload.restore_checkpoints", url, str(back)]
     process = subprocess.run(restore, capture_output=True, text=True, env=env)
     assert process.returncode == 0, process.stderr
     assert json.loads(process.stdout)["damaged"] == []

@@ -24,7 +24,7 @@ from standins.stores import object_stores
 from standins.stores.object_stores import S3
 
 from bootstrap.host.run.lease import EXPIRED, HOLD
-from bootstrap.host.run.live_upload import LIVE_PAUSE
+from bootstrap.host.upload.live_upload import LIVE_PAUSE
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from railhead.documents.runs.takeover import NO_LEASE

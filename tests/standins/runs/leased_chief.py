@@ -18,14 +18,15 @@ from standins.runs.supervised_run import Run, is_alive
 from standins.stores.object_stores import S3
 from standins.waiting import wait_until
 
-from bootstrap.host.run import held, upload
+from bootstrap.host.run import held
 from bootstrap.host.run.lease import HOLD
 from bootstrap.host.takeover import fence
 from bootstrap.host.takeover.terms import Terms
+from bootstrap.host.upload import upload
 from railhead.documents.runs.takeover import Claim
 
 NUMBERS = itertools.count()
-UPLOADS = ("run/live_upload.py", "\nPAUSE = 5.0", "\nPAUSE = 0.2")
+UPLOADS = ("upload/live_upload.py", "\nPAUSE = 5.0", "\nPAUSE = 0.2")
 STOPS = ("supervisor/stop_machines.py", "UNUSED = 1200.0", "UNUSED = 0.0")
 TRAINS = "sleep 600 & echo $! >ranks; wait"
 # A host that got its stop command answers no more.

@@ -136,7 +136,7 @@ print(json.dumps([ours, sys.argv[1] in sys.path, programs.command(programs.SUPER
 # What only some runs need, or only a failed one.
 LATER = {
     SUPERVISOR: {
-        *("host.agent.files", "host.attempts.causes", "host.run.live_upload"),
+        *("host.agent.files", "host.attempts.causes", "host.upload.live_upload"),
         *("host.stall.diagnosis", "host.buckets", "statistics", "tarfile"),
     },
     "rank.rank": {

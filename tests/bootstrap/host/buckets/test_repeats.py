@@ -205,7 +205,7 @@ def read(objects: Callable[[Cloud], Any], cloud: Cloud) -> None:
 
 
 def upload(objects: Callable[[Cloud], Any], cloud: Cloud) -> None:
-    with outlasting():  # as run.upload does
+    with outlasting():  # as upload.upload does
         write(objects, cloud)
 
 

@@ -295,11 +295,11 @@ def test_results_and_checkpoints_are_in_the_bucket_before_a_machine_stops(home: 
     output = kept.end()
     first, second, *stops, last, chief = orders(kept.requests)
     assert (first, second) == (
-        "-I run.upload s3://b/runs/r1",
-        "-I run.live_upload s3://b/runs/r1 once",
+        "-I upload.upload s3://b/runs/r1",
+        "-I upload.live_upload s3://b/runs/r1 once",
     )
     assert sorted(stops) == ["railhead-2: off", "railhead-3: off"]
-    assert (last, chief) == ("-I run.upload s3://b/runs/r1 state.json", "chief")
+    assert (last, chief) == ("-I upload.upload s3://b/runs/r1 state.json", "chief")
     assert output["results"] == "in s3://b/runs/r1" and "checkpoints" not in output
 
 
@@ -307,11 +307,11 @@ def test_after_results_that_were_not_uploaded_the_logs_in_the_bucket_stay(home: 
     """`once` would empty them: the results would have them."""
     kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
     kept.make_client(
-        f"echo $* >>{home}/commands; case $* in *run.upload*) echo refused >&2; exit 1;; esac"
+        f"echo $* >>{home}/commands; case $* in *upload.upload*) echo refused >&2; exit 1;; esac"
     )
     kept.change("PAUSE", "0.0")
     kept.end()
-    modes = [line.split()[-1] for line in kept.requests if "run.live_upload" in line]
+    modes = [line.split()[-1] for line in kept.requests if "upload.live_upload" in line]
     assert modes == ["rest"]
 
 

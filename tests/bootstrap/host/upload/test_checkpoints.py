@@ -21,8 +21,8 @@ from bootstrap.clouds.aws.s3 import open_bucket
 from bootstrap.clouds.bucket import Bucket
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.host.agent import packing
-from bootstrap.host.run import live_upload, upload
 from bootstrap.host.run.checkpoint_files import object_of
+from bootstrap.host.upload import live_upload, upload
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.runs import checkpoints, restore

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from railhead.documents.lazy import dataclass
 
-from ...base.regular_files import open_regular
-from ..checkpoint_files import is_fixed, walk
+from ..base.regular_files import open_regular
+from ..run.checkpoint_files import is_fixed, walk
 
 REST = 2.0  # seconds without a change, after which a file counts as complete
 TAIL = 64  # bytes that must stay where a file is appended to

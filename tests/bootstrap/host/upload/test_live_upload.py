@@ -23,14 +23,9 @@ from standins.runs.supervisor_here import SupervisorHere
 from bootstrap.console.wait import wait_until
 from bootstrap.host.attempts import run_state
 from bootstrap.host.base.programs import NAME
-from bootstrap.host.run import (
-    checkpoint_files,
-    live_upload,
-    restore_checkpoints,
-    upload,
-)
-from bootstrap.host.run.live import changes
-from bootstrap.host.run.live_upload import CheckpointUpload, GrowingFiles
+from bootstrap.host.run import checkpoint_files
+from bootstrap.host.upload import changes, live_upload, restore_checkpoints, upload
+from bootstrap.host.upload.live_upload import CheckpointUpload, GrowingFiles
 from railhead.documents.codec import encode
 from railhead.documents.runs.manifest import Restored
 from railhead.documents.runs.run import RunBucket
@@ -99,7 +94,7 @@ def test_complete_checkpoints_come_back_and_torn_ones_stay_away(
     own_file(run, "chief/ckpt-1.index", "index")
     assert uploads(run).step()
     programs.place(tmp_path)  # with our Python, in place of that of the uploader's environment
-    argv = [sys.executable, "-I", str(tmp_path / NAME), "run.restore_checkpoints", URL]
+    argv = [sys.executable, "-I", str(tmp_path / NAME), "upload.restore_checkpoints", URL]
     process = subprocess.run([*argv, str(tmp_path / "back")], capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     assert content_of(tmp_path / "back") == {

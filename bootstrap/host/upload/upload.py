@@ -1,6 +1,6 @@
 """Uploads a run's results to the bucket; verifies each file by its hash, uploads the manifest last.
 
-run.upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]
+upload.upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]
 
 With NAME, only that file of the folder is uploaded. Needs a Python with boto3 and google-auth; the
 credentials are those of the machine's role. Python 3.10.

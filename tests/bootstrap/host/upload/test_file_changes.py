@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.host.attempts import points
 from bootstrap.host.attempts.points import BEGINNING
-from bootstrap.host.run.live.changes import Changes, birth
+from bootstrap.host.upload.changes import Changes, birth
 
 
 @pytest.fixture

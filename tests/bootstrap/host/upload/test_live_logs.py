@@ -25,9 +25,9 @@ from bootstrap.clouds.bucket import Bucket, open_store
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, UsageError
 from bootstrap.host.output.rank_output import LogFile, Secrets, WriteErrors
-from bootstrap.host.run import live_upload, upload
-from bootstrap.host.run.live import logs as live_logs
-from bootstrap.host.run.live.logs import LogUpload
+from bootstrap.host.upload import live_upload, upload
+from bootstrap.host.upload import logs as live_logs
+from bootstrap.host.upload.logs import LogUpload
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle.power import ClusterStatus
@@ -281,8 +281,8 @@ class Emulator:
 def started(run: Path, url: str, environ: dict[str, str]) -> subprocess.Popen[bytes]:
     """The uploads of a run, with a second in place of 40."""
     programs.place(run)
-    programs.change(run, "run/live_upload.py", "LIVE_PAUSE = 40.0", "LIVE_PAUSE = 1.0")
-    argv = programs.command(run, "run.live_upload", str(run), url, "always")
+    programs.change(run, "upload/live_upload.py", "LIVE_PAUSE = 40.0", "LIVE_PAUSE = 1.0")
+    argv = programs.command(run, "upload.live_upload", str(run), url, "always")
     argv.remove("-S")  # it needs the packages of this Python, in place of the uploader's
     return subprocess.Popen(argv, env={**os.environ, **environ})
 

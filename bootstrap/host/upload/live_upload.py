@@ -1,6 +1,6 @@
 """Uploads checkpoints, metrics, TensorBoard events and logs to the bucket during a run.
 
-run.live_upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID once|rest|always
+upload.live_upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID once|rest|always
 
 The supervisor starts it with the Python of the uploader's environment. At the end of the run it
 waits a few seconds for the end of the logs, and for nothing else.
@@ -10,7 +10,7 @@ names is never overwritten; one that it no longer names is used again. So the bu
 folder has, the last checkpoints and the best one, and nothing must be deleted: hosts have no right
 to. Overwritten objects become old versions, which the bucket's lifecycle rule removes after a day.
 
-Files that only grow go in pieces, live/NAME.OFFSET; logs as in live/logs.py. A thread uploads both:
+Files that only grow go in pieces, live/NAME.OFFSET; logs as in logs.py. A thread uploads both:
 a large checkpoint does not delay them. Python 3.10.
 """
 
@@ -33,10 +33,11 @@ from railhead.documents.runs.run import AfterRun, RunDocument
 from ..base import bounded, json_file, programs, regular_files
 from ..base.log_lines import print_line
 from ..buckets.repeats import outlasting
-from . import checkpoint_files, upload
-from .checkpoint_files import Stamp
-from .live.changes import REST, Changes
-from .live.logs import LogUpload
+from ..run import checkpoint_files
+from ..run.checkpoint_files import Stamp
+from . import upload
+from .changes import REST, Changes
+from .logs import LogUpload
 
 GROWN = "live.json"  # in the run's folder: what was uploaded of growing files, and what failed
 STATUS = "uploads.json"  # in the run's folder: the manifest in the bucket, and what failed

@@ -1,6 +1,6 @@
 """Fetches the checkpoints of a run from the bucket into a new folder, and verifies each file.
 
-run.restore_checkpoints s3://bucket/runs/ID|gs://bucket/runs/ID FOLDER   -> one JSON line
+upload.restore_checkpoints s3://bucket/runs/ID|gs://bucket/runs/ID FOLDER   -> one JSON line
 
 Runs on the chief with the Python of the uploader's environment. A file that differs from the
 manifest is left out: the program continues from an older checkpoint. Python 3.10.
@@ -18,7 +18,7 @@ from railhead.documents.runs.manifest import Restored, Uploaded, UploadedCheckpo
 
 from ..base import json_file, regular_files
 from ..buckets.folder import BucketFolder, bucket_folder
-from . import checkpoint_files
+from ..run import checkpoint_files
 
 PAUSES = (1.0, 2.0, 4.0)  # seconds before another try of a download
 RESERVED = 1_000_000_000  # bytes of the disk that stay free

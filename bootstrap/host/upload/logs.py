@@ -22,8 +22,8 @@ from railhead.documents.runs import live_logs
 from railhead.documents.runs.live_logs import PIECE, PIECES, Piece, Progress
 from railhead.documents.runs.manifest import Manifest
 
-from ...base import json_file, regular_files
-from .. import upload
+from ..base import json_file, regular_files
+from . import upload
 
 PART = "live-logs.piece"  # in the run's folder
 LOG = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.log")  # that of the uploads would never rest

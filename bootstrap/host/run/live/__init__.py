@@ -1,1 +1,0 @@
-"""What leaves the chief during a run, a piece at a time."""
