@@ -54,7 +54,7 @@ CAMPAIGNS = {
         "20 runs of a program that counts, each with one to three faults",
     ),
     "freezes": Campaign(
-        "-m pytest -q tests/bootstrap/host/takeover/freezes.py"
+        "-m pytest -q tests/bootstrap/host/lease/freezes.py"
         "::test_a_chief_that_wakes_up_harms_nothing[{seed}]",
         "a chief that stands still for longer than its lease, and wakes up beside its successor",
     ),

@@ -47,11 +47,8 @@ FLOORS = (
     ("supervisor", "rank"),
 )
 FLOOR = {folder: level for level, line in enumerate(FLOORS) for folder in line}
-FLOOR.update({"": -1, "takeover": 4})  # until they are moved
-NOT_YET: set[str] = {  # imports upwards that are still there
-    "attempts > takeover",
-    "upload > takeover",
-}
+FLOOR[""] = -1
+NOT_YET: set[str] = set()  # imports upwards that are still there
 LONGEST_CHAIN = 17
 ROOM_FOR_MODULES = 16  # a folder with more is missing a folder
 

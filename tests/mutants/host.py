@@ -11,7 +11,6 @@ AGENT = "bootstrap/host/agent"
 SERVE = "bootstrap/host/serve"
 TESTS = "tests/bootstrap/host"
 STALL = "bootstrap/host/stall"
-TAKEOVER = "bootstrap/host/takeover"
 MUTANTS = [
     Mutant(
         what="the cluster's private key stays readable during a run",
@@ -36,52 +35,52 @@ MUTANTS = [
     ),
     Mutant(
         what="a holder does not look whether the next term exists before it uploads",
-        file=f"{TAKEOVER}/fence.py",
+        file="bootstrap/host/lease/fence.py",
         old=" or Terms(bucket).is_over(self.term)",
         new="",
-        caught_by=(f"{TESTS}/takeover/test_terms.py",),
+        caught_by=("tests/bootstrap/host/lease/test_terms.py",),
     ),
     Mutant(
         what="a host that could not restore a run replaces its checkpoints in the bucket",
         file="bootstrap/host/upload/live_upload.py",
         old="if self.bucket.fence and not self.bucket.fence.is_restored():",
         new="if False:",
-        caught_by=(f"{TESTS}/takeover/test_restore.py",),
+        caught_by=("tests/bootstrap/host/standby/test_restore.py",),
     ),
     Mutant(
         what="a chief publishes its results while a standby may take the run over",
-        file=f"{TAKEOVER}/fence.py",
+        file="bootstrap/host/lease/fence.py",
         old="if not Terms(bucket).close(self.term):",
         new="if False:",
-        caught_by=(f"{TESTS}/takeover/test_end_of_run.py",),
+        caught_by=("tests/bootstrap/host/lease/test_end_of_run.py",),
     ),
     Mutant(
         what="the list of checkpoints of a later term is overwritten",
-        file=f"{TAKEOVER}/fence.py",
+        file="bootstrap/host/lease/fence.py",
         old="if before.term > term:",
         new="if False:",
-        caught_by=(f"{TESTS}/takeover/test_terms.py",),
+        caught_by=("tests/bootstrap/host/lease/test_terms.py",),
     ),
     Mutant(
         what="a chief that has lost the lease ends the processes of its successor",
         file=f"{RUN}/end_processes.py",
         old="if held.has_lost(folder):",
         new="if False:",
-        caught_by=(f"{TESTS}/takeover/test_lost_lease.py",),
+        caught_by=("tests/bootstrap/host/lease/test_lost_lease.py",),
     ),
     Mutant(
         what="a chief that has lost the lease stops the machine of its successor",
         file="bootstrap/host/supervisor/stop_machines.py",
         old="            others, (name, _, argv) = [], self.own_stop()",
         new="            pass",
-        caught_by=(f"{TESTS}/takeover/test_lost_lease.py",),
+        caught_by=("tests/bootstrap/host/lease/test_lost_lease.py",),
     ),
     Mutant(
         what="an error of the disk ends the signs of life, and costs the lease",
         file="bootstrap/host/run/held.py",
         old="            pass  # of the disk",
         new="            return  # of the disk",
-        caught_by=(f"{TESTS}/takeover/test_terms.py", "-k", "signs_of_life"),
+        caught_by=("tests/bootstrap/host/lease/test_terms.py", "-k", "signs_of_life"),
     ),
     Mutant(
         what="a full disk ends the uploads of a run",
@@ -193,7 +192,7 @@ MUTANTS = [
         file="bootstrap/host/buckets/s3.py",
         old="raise WriteInProgress(key) from error",
         new="return None",
-        caught_by=(f"{TESTS}/takeover/test_terms.py", "-k", "in_progress"),
+        caught_by=("tests/bootstrap/host/lease/test_terms.py", "-k", "in_progress"),
     ),
     Mutant(
         what="text that a rank prints passes for the output of another rank",

@@ -93,7 +93,7 @@ class State:
             OSError: it cannot be started.
         """
         if run.takeover and run.bucket and held.term_of(self.folder) is None:
-            from ..takeover import holder  # loaded only for such a run
+            from ..lease import holder  # loaded only for such a run
 
             chief, started = run.hosts[0].name, self.document.started
             first = Term(1, chief, holder.new_mark(), started=started)

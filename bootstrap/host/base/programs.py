@@ -18,8 +18,8 @@ REPLACING = "replacing"  # there: the agent of a command that creates a host aga
 BUNDLE = "bundle.json"  # in the folder of a run that may start again: the files of its work/
 # The programs, by module; nothing else names a module of this package in a text.
 SUPERVISOR, STOP_MACHINES, RANK = "supervisor.supervisor", "supervisor.stop_machines", "rank.rank"
-STANDBY, RECLAIM, RESTORE = "takeover.standby", "takeover.reclaim", "takeover.restore"
-LEASE_HOLDER, CLUSTER_KEY = "takeover.holder", "run.cluster_key"
+STANDBY, RECLAIM, RESTORE = "standby.standby", "standby.reclaim", "standby.restore"
+LEASE_HOLDER, CLUSTER_KEY = "lease.holder", "run.cluster_key"
 EVIDENCE, PREPARE, STACKS = "attempts.evidence", "attempts.prepare", "stall.collect"
 END_PROCESSES, CLOSING, METRIC_LINES = "run.end_processes", "run.closing", "output.metric_lines"
 UPLOAD, LIVE_UPLOAD = "upload.upload", "upload.live_upload"
@@ -30,6 +30,7 @@ TENSORBOARD, TENSORFLOW_SERVING = "serve.tensorboard", "serve.tensorflow_serving
 FORMER = {
     SUPERVISOR: "run.supervisor",
     STOP_MACHINES: "run.stop_machines",
+    STANDBY: "takeover.standby",
 }
 ARCHIVE = os.path.abspath(__file__).rpartition("/host/")[0]
 

@@ -17,7 +17,7 @@ from railhead.documents.runs.manifest import Manifest, home_name
 from ..base import json_file, regular_files
 from ..buckets.folder import BucketFolder, bucket_folder
 from ..buckets.repeats import outlasting
-from ..takeover.fence import Fence, fence_of
+from ..lease.fence import Fence, fence_of
 
 
 @dataclass(frozen=True)

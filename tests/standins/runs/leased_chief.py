@@ -18,10 +18,10 @@ from standins.runs.supervised_run import Run, is_alive
 from standins.stores.object_stores import S3
 from standins.waiting import wait_until
 
+from bootstrap.host.lease import fence
+from bootstrap.host.lease.terms import Terms
 from bootstrap.host.run import held
 from bootstrap.host.run.lease import HOLD
-from bootstrap.host.takeover import fence
-from bootstrap.host.takeover.terms import Terms
 from bootstrap.host.upload import upload
 from railhead.documents.runs.takeover import Claim
 

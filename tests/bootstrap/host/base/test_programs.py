@@ -16,7 +16,7 @@ import pytest
 from standins.programs import place
 
 from bootstrap.host.base import programs
-from bootstrap.host.base.programs import ENDPOINT, NAME, SUPERVISOR
+from bootstrap.host.base.programs import ENDPOINT, NAME, STANDBY, SUPERVISOR
 from bootstrap.inventory import host_programs as sent
 
 SLEEP = "import sys; print('started', flush=True); sys.stdin.read()\n"
@@ -97,9 +97,9 @@ def test_a_program_is_known_by_the_archive_that_it_is_started_from(tmp_path: Pat
         assert programs.process_folder(pid, SUPERVISOR) == str(tmp_path)
         assert programs.process_folder(pid, ENDPOINT) == ""
         assert str(tmp_path) in programs.folders_of(SUPERVISOR)
-    with process(sys.executable, str(archive), "run.supervisor") as pid:  # of an earlier version
-        assert programs.process_folder(pid, SUPERVISOR) == str(tmp_path)
-        assert programs.process_folder(pid, ENDPOINT) == ""
+    with process(sys.executable, str(archive), "takeover.standby") as pid:  # of an earlier version
+        assert programs.process_folder(pid, STANDBY) == str(tmp_path)
+        assert programs.process_folder(pid, SUPERVISOR) == ""
     before = tmp_path / "supervisor.py"  # of a version that had files in place of the archive
     before.write_text(SLEEP)
     with process(sys.executable, str(before)) as pid:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from bootstrap.host.lease.holder import SILENCE
 from bootstrap.host.run.lease import (
     CUT_OFF,
     EXPIRED,
@@ -18,7 +19,6 @@ from bootstrap.host.run.lease import (
     holder,
     standby,
 )
-from bootstrap.host.takeover.holder import SILENCE
 
 
 @pytest.mark.parametrize(

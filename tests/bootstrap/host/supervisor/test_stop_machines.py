@@ -458,7 +458,7 @@ def test_an_upload_that_hangs_does_not_keep_the_machines(home: Path) -> None:
 
 
 # A client whose claim fails until it is try number 5; `$1` is what each claim does first.
-CLAIMS = """case "$*" in *takeover.reclaim*)
+CLAIMS = """case "$*" in *standby.reclaim*)
   echo >>"$HOME/tries"
   [ "$(wc -l <"$HOME/tries")" -ge 5 ] || { %s exit 1; }
 esac

@@ -15,9 +15,9 @@ from standins.runs.leased_chief import Chief, send
 from standins.runs.supervised_run import is_alive
 from standins.waiting import wait_until
 
+from bootstrap.host.lease import fence
+from bootstrap.host.lease.terms import claim_of
 from bootstrap.host.run import held
-from bootstrap.host.takeover import fence
-from bootstrap.host.takeover.terms import claim_of
 from bootstrap.host.upload import live_upload, restore_checkpoints, upload
 from bootstrap.host.upload.live_upload import CheckpointUpload
 from railhead.documents.runs.takeover import Term

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from bootstrap.host.buckets.objects import Stored
+from bootstrap.host.lease.fence import Fence, LeaseLost
+from bootstrap.host.lease.holder import LeaseHolder
+from bootstrap.host.lease.terms import Terms, claim_of
 from bootstrap.host.run import held
-from bootstrap.host.takeover.fence import Fence, LeaseLost
-from bootstrap.host.takeover.holder import LeaseHolder
-from bootstrap.host.takeover.terms import Terms, claim_of
 from bootstrap.host.upload.upload import Destination
 from railhead.documents.runs.takeover import Term
 from railhead.documents.uri import bucket_uri

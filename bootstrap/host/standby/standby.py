@@ -1,7 +1,7 @@
 """Runs on the second host of a run: watches the lease of its chief, and continues the run if the
 chief is lost.
 
-takeover.standby   in the run's folder, with the Python of the uploader's environment
+standby.standby   in the run's folder, with the Python of the uploader's environment
 
 Its environment has RAILHEAD_STANDBY in place of RAILHEAD_RUN: the end of an attempt does not end
 it, `fab cancel` and `fab teardown` do. After a takeover it becomes the supervisor. Python 3.10.
@@ -29,10 +29,10 @@ from ..agent.temporary import make_temporary
 from ..base import bounded, full_disk, json_file, programs
 from ..base.log_lines import print_line
 from ..buckets.folder import BucketFolder, bucket_folder
+from ..lease.holder import new_mark
+from ..lease.terms import Terms, Watch, claim_of
 from ..run import cluster_key, end_processes, held, lease, manifest, time_left
-from .holder import new_mark
 from .restore import RESTORED
-from .terms import Terms, Watch, claim_of
 
 RUN = os.getcwd()  # the run's folder
 SECRETS = "memory/secrets.json"  # in it, for the supervisor

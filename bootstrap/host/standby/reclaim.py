@@ -1,6 +1,6 @@
 """Decides whether a host that lost the lease of a run leads it again.
 
-takeover.reclaim FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
+standby.reclaim FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
 
 It claims the next term. If no other host has it, none has taken the run over, and none can any
 more: the term begins in the run's folder. Exit code OTHER_LEADS if another host has
@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from ..buckets.folder import bucket_folder
 from ..buckets.repeats import outlasting
+from ..lease.holder import SILENCE
+from ..lease.terms import Terms
 from ..run import held
 from ..run.lease import OTHER_LEADS
-from .holder import SILENCE
-from .terms import Terms
 
 
 def reclaim(folder: str, terms: Terms) -> bool:

@@ -17,12 +17,12 @@ from standins.stores.object_stores import S3, Gcs
 
 from bootstrap.host.buckets.objects import Stored, WriteInProgress
 from bootstrap.host.buckets.s3 import S3Objects
+from bootstrap.host.lease import fence
+from bootstrap.host.lease.fence import Fence, LeaseLost
+from bootstrap.host.lease.holder import LeaseHolder
+from bootstrap.host.lease.terms import Terms, Watch
 from bootstrap.host.run import held
 from bootstrap.host.run.lease import EXPIRED, HOLD, standby
-from bootstrap.host.takeover import fence
-from bootstrap.host.takeover.fence import Fence, LeaseLost
-from bootstrap.host.takeover.holder import LeaseHolder
-from bootstrap.host.takeover.terms import Terms, Watch
 from bootstrap.host.upload import live_upload, restore_checkpoints, upload
 from bootstrap.host.upload.live_upload import CheckpointUpload
 from railhead.documents.runs.manifest import UploadedCheckpoints

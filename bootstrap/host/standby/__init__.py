@@ -1,8 +1,4 @@
-"""A run whose chief is lost is continued by another host: who supervises a run is a lease in its
-bucket. Only runs with `takeover` in run.json use it.
-
-The chief has term 1. Its supervisor starts `holder`, which beats; all programs of the run look at
-`held`, or are stopped by `fence`. A host takes the run over so:
+"""A run whose chief is lost is continued by another host, its standby:
 
 1. `terms.Watch.look` every lease.RENEW seconds, until `lease.standby` decides `claim`;
 2. `Terms.claim` of the last term; `held.begin` in the run's folder, with the time before the claim;

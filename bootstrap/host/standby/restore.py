@@ -2,7 +2,7 @@
 checkpoints, its metrics, TensorBoard's files and logs, as far as they were uploaded. Its uploads
 continue there.
 
-takeover.restore FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID TERM
+standby.restore FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID TERM
 
 All of it appears, or nothing. Python 3.10.
 """
@@ -24,9 +24,9 @@ from railhead.documents.runs.manifest import fault
 
 from ..base import json_file
 from ..buckets.folder import BucketFolder, bucket_folder
+from ..lease import fence
 from ..run import checkpoint_files
 from ..upload import live_upload, restore_checkpoints
-from . import fence
 
 LOG = re.compile(r"(rank-\d{1,5}|mpirun)")
 RESTORED = "restored"  # in the run's folder: what is not complete yet

@@ -16,9 +16,9 @@ from standins.runs.leased_chief import Chief, send
 from standins.runs.supervised_run import is_alive
 from standins.waiting import wait_until
 
+from bootstrap.host.lease.terms import claim_of
 from bootstrap.host.run import held
 from bootstrap.host.run.lease import HOLD
-from bootstrap.host.takeover.terms import claim_of
 from railhead.documents.runs.result import Attempt, Culprit
 from railhead.documents.runs.takeover import Claim, Term
 

@@ -1,6 +1,6 @@
 """Holds the lease of a run: writes its beats to the bucket while the supervisor lives.
 
-takeover.holder FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
+lease.holder FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
 
 The supervisor starts it with the Python of the uploader's environment. It ends when the lease is
 lost, then without a process of the run on this host; or when everything is published and nobody can

@@ -16,10 +16,10 @@ from standins.stores.object_stores import S3
 
 from bootstrap.host.base import json_file
 from bootstrap.host.base import programs as archive
+from bootstrap.host.lease.terms import Terms, claim_of
 from bootstrap.host.run import held, lease
-from bootstrap.host.takeover import standby as program
-from bootstrap.host.takeover.standby import Standby
-from bootstrap.host.takeover.terms import Terms, claim_of
+from bootstrap.host.standby import standby as program
+from bootstrap.host.standby.standby import Standby
 from railhead.documents.codec import decode
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.takeover import Beat, Claim, Taken, Term

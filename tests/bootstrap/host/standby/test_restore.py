@@ -15,7 +15,7 @@ from standins.stores.object_stores import S3, Gcs
 from bootstrap.host.attempts import points, restarts
 from bootstrap.host.base import json_file
 from bootstrap.host.run import held
-from bootstrap.host.takeover.restore import restore
+from bootstrap.host.standby.restore import restore
 from bootstrap.host.upload import live_upload, restore_checkpoints, upload
 from railhead.documents.codec import decode
 from railhead.documents.runs import live_logs
