@@ -25,5 +25,5 @@ The folders tell the story of a run, in this order:
 * interface    `import railhead`
 
 A folder imports only folders above it, `gpu_tools` (`make gpu-check`) those above `workflows`.
-`host` is sent to hosts: standard library only. More: docs/architecture.md.
+`host` is sent to hosts; its folders have an order of their own. More: docs/architecture.md.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.host.attempts.causes import COMMANDS, MEANINGS
+from bootstrap.host.causes.causes import COMMANDS, MEANINGS
 
 from .marked import table
 

@@ -47,8 +47,8 @@ FLOORS = (
     ("supervisor", "rank"),
 )
 FLOOR = {folder: level for level, line in enumerate(FLOORS) for folder in line}
-FLOOR[""] = -1
-NOT_YET: set[str] = set()  # imports upwards that are still there
+# They do nothing when they are imported: this computer uses them too.
+SHARED = ("base", "buckets", "run", "causes")
 LONGEST_CHAIN = 17
 ROOM_FOR_MODULES = 16  # a folder with more is missing a folder
 
@@ -62,59 +62,19 @@ FOREIGN = {
     "stacks": {"bootstrap", "fabric", "horovod", "invoke", "keras", "paramiko"}
     | {"tensorflow", "training"},
 }
-# The clouds' own SDKs, each in one module; what reads samples;
-# and what runs on a host in its own environment.
-SDKS = {
-    "bootstrap/clouds/aws/client.py": {"botocore"},
-    "bootstrap/clouds/gcp/client.py": {"google"},
-    "bootstrap/serving/calls/samples.py": {"PIL", "numpy"},
-    "bootstrap/host/buckets/s3.py": {"boto3", "botocore"},
-    "bootstrap/host/buckets/gcs.py": {"google", "requests", "urllib3"},
-    "bootstrap/host/serve/tensorboard.py": {"absl", "tensorboard"},
-    "bootstrap/host/keras_patches/multiworker.py": {"tensorflow"},
-    "bootstrap/host/keras_patches/parameter_server.py": {"keras", "tensorflow"},
-    "bootstrap/host/keras_patches/horovod/callbacks.py": {"keras", "tensorflow"},
-    "bootstrap/host/keras_patches/horovod/keras_2.py": {"keras"},
-    "bootstrap/host/keras_patches/horovod/layers.py": {"keras", "tensorflow"},
-    "bootstrap/host/keras_patches/horovod/optimizer.py": {
-        "h5py",
-        "horovod",
-        "keras",
-        "tensorflow",
-    },
-    "bootstrap/host/keras_patches/horovod/rows.py": {"horovod", "tensorflow"},
-    "bootstrap/host/keras_patches/horovod/variables.py": {"keras", "tensorflow"},
-    "bootstrap/host/probes/try_wheel.py": {"horovod", "tensorflow"},
-    "bootstrap/host/probes/gpu_probe.py": {"horovod", "keras", "tensorflow"},
-    "bootstrap/host/probes/health_host.py": {"tensorflow"},
-    "bootstrap/host/probes/health_links.py": {"horovod", "tensorflow"},
+# By folder, what it may use besides: the clouds' SDKs, what reads samples, and what runs on a host
+# in an environment of its own. All other folders of bootstrap/host use the standard library alone.
+PACKAGES = {
+    "bootstrap/clouds/aws": {"botocore"},
+    "bootstrap/clouds/gcp": {"google", "requests"},
+    "bootstrap/serving/calls": {"PIL", "numpy"},
+    "bootstrap/host/buckets": {"boto3", "botocore", "google", "requests"},
+    "bootstrap/host/keras_patches": {"keras", "tensorflow"},
+    "bootstrap/host/keras_patches/horovod": {"h5py", "horovod", "keras", "tensorflow"},
+    "bootstrap/host/probes": {"horovod", "keras", "tensorflow"},
+    "bootstrap/host/serve": {"absl", "tensorboard"},
 }
 NOWHERE = {"tests", "benchmarks", "fabfile"}  # in no room
-# Shipped modules that do nothing when they are imported: this side may use them too.
-PURE = {
-    "bootstrap.host.attempts.causes",
-    "bootstrap.host.attempts.keras_errors",
-    "bootstrap.host.attempts.keras_names",
-    "bootstrap.host.run.time_left",
-    "bootstrap.host.buckets.gcs",
-    "bootstrap.host.buckets.objects",
-    "bootstrap.host.buckets.repeats",
-    "bootstrap.host.buckets.s3",
-    "bootstrap.host.run.thresholds",
-    "bootstrap.host.base.locks",
-    "bootstrap.host.base.programs",
-    "bootstrap.host.base.regular_files",
-    "bootstrap.host.rank.groups",
-    "bootstrap.host.run.checkpoint_files",
-    "bootstrap.host.run.controller",
-    "bootstrap.host.run.end_processes",
-    "bootstrap.host.base.json_file",
-    "bootstrap.host.run.manifest",
-    "bootstrap.host.output.mpirun_output",
-    "bootstrap.host.run.stop_policy",
-    "bootstrap.host.serve.local_requests",
-    "bootstrap.host.run.machine_use",
-}
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 OURS = [path for path in FILES if path.is_relative_to(ROOT / "bootstrap")]
 OUR_PATHS = frozenset(OURS)
@@ -209,11 +169,15 @@ def room_of(path: Path) -> str:
 
 def test_a_room_imports_no_other_room_and_nothing_foreign() -> None:
     foreign = {
-        name_of(path): tops(path)
-        & (FOREIGN[room_of(path)] - SDKS.get(name_of(path), set()) | NOWHERE)
+        name_of(path): tops(path) & (FOREIGN[room_of(path)] - packages(path) | NOWHERE)
         for path in FILES
     }
     assert {name: modules for name, modules in foreign.items() if modules} == {}
+
+
+def packages(path: Path) -> set[str]:
+    """What a file may use besides the standard library, because of its folder."""
+    return PACKAGES.get(name_of(path.parent), set())
 
 
 UNTYPED = re.compile(r"(dict|Mapping)\[str, (Any|object)\]")
@@ -297,13 +261,14 @@ def test_what_is_imported_here_is_declared() -> None:
     """A package that came with another one would vanish with it."""
     text = (ROOT / "pyproject.toml").read_text()
     declared = re.findall(r"^dependencies = \[(.*?)\]", text, re.M | re.S)
-    used = {name for path in HERE if name_of(path) not in SDKS for name in tops(path)}
-    used -= {*sys.stdlib_module_names, *ROOMS, "railhead", "absl", "local_requests", "tensorboard"}
+    used = {name for path in HERE for name in tops(path) - packages(path)}
+    used -= {*sys.stdlib_module_names, *ROOMS, "railhead"}
     assert used <= set(re.findall(r'"([a-z]+)', declared[0]))
 
 
-def test_an_sdk_is_named_for_a_file_that_uses_it() -> None:
-    assert all(tops(ROOT / name) & allowed for name, allowed in SDKS.items())
+@pytest.mark.parametrize("folder", PACKAGES)
+def test_a_package_is_named_for_a_folder_that_uses_it(folder: str) -> None:
+    assert PACKAGES[folder] <= set().union(*(tops(path) for path in (ROOT / folder).glob("*.py")))
 
 
 def test_a_folder_imports_only_folders_before_it() -> None:
@@ -314,11 +279,12 @@ def test_a_folder_imports_only_folders_before_it() -> None:
 
 def is_wrong(path: Path, name: str) -> bool:
     """Whether a file of a folder may not import a module: one of a later folder, or one for hosts
-    that does something when it is imported."""
+    that this computer does not use."""
     folder = folder_of(path)
     other = name.split(".")[1] if name.startswith("bootstrap.") else folder
     if other == "host":
-        return not name.startswith(tuple(PURE)) and module_file(name) is not None
+        file = module_file(name)
+        return bool(file and floor_of(file) not in SHARED)
     return other != folder and LEVEL[other] >= LEVEL[folder]
 
 
@@ -329,18 +295,17 @@ def test_every_folder_has_a_place_in_the_order() -> None:
 
 def floor_of(path: Path) -> str:
     """The folder of bootstrap/host that a file is in; "" for host itself."""
-    return "/".join(path.relative_to(ROOT / "bootstrap/host").parts[:-1][:1])
+    return "".join(path.relative_to(ROOT / "bootstrap/host").parts[:-1][:1])
 
 
-def test_a_floor_imports_only_floors_below_it() -> None:
-    pairs = {
-        (floor_of(path), floor_of(other))
-        for path in SHIPPED
-        for name in imported(path)
-        if (other := module_file(name))
-    }
-    up = {f"{a} > {b}" for a, b in pairs if a != b and FLOOR[b] >= FLOOR[a]}
-    assert up == NOT_YET
+def test_a_floor_of_the_programs_for_hosts_imports_only_floors_below_it() -> None:
+    pairs: list[tuple[Path, Path]] = []
+    for path in SHIPPED:
+        files = filter(None, map(module_file, imported(path)))
+        pairs += [(path, file) for file in files if floor_of(path) != floor_of(file)]
+    up = [(a, b) for a, b in pairs if FLOOR[floor_of(b)] >= FLOOR[floor_of(a)]]
+    assert pairs and [f"{name_of(a)} imports {name_of(b)}" for a, b in up] == []
+    assert {floor_of(path) for path in SHIPPED} - {""} == set(FLOOR)
 
 
 def test_the_docstring_of_bootstrap_names_the_folders_in_their_order() -> None:
@@ -367,7 +332,7 @@ def test_a_folder_has_room() -> None:
 
 
 def chains() -> Iterator[tuple[Path, ...]]:
-    """The longest chain of imports from each module here; an import cycle is an error."""
+    """The longest chain of imports from each module; an import cycle is an error."""
     done: dict[Path, tuple[Path, ...]] = {}
 
     def longest(path: Path, way: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -378,7 +343,7 @@ def chains() -> Iterator[tuple[Path, ...]]:
             done[path] = (path, *max(tails, key=len, default=()))
         return done[path]
 
-    return (longest(path, ()) for path in HERE)
+    return (longest(path, ()) for path in OURS)
 
 
 def test_imports_make_no_cycle_and_no_long_chain() -> None:
@@ -390,8 +355,8 @@ def test_what_is_shipped_to_hosts_needs_the_standard_library_alone() -> None:
     names = [(name_of(path), name) for path in SHIPPED for name in imported(path)]
     ours = ("bootstrap.host", "railhead.documents", "railhead.money")
     others = [(path, name) for path, name in names if not name.startswith(ours)]
-    allowed = {path: {*sys.stdlib_module_names, *SDKS.get(path, ())} for path, _ in names}
-    assert [pair for pair in others if pair[1].split(".")[0] not in allowed[pair[0]]] == []
+    ours_or_allowed = {name_of(p): {*sys.stdlib_module_names, *packages(p)} for p in SHIPPED}
+    assert [p for p in others if p[1].split(".")[0] not in ours_or_allowed[p[0]]] == []
 
 
 def test_modules_that_are_shipped_find_each_other_by_relative_imports_alone() -> None:
@@ -400,14 +365,12 @@ def test_modules_that_are_shipped_find_each_other_by_relative_imports_alone() ->
     assert "from .." in text and "bootstrap." not in text
 
 
-@pytest.mark.parametrize("name", sorted(PURE))
-def test_a_shipped_module_that_is_used_here_does_nothing_when_imported(name: str) -> None:
-    path = module_file(name)
-    assert path
+@pytest.mark.parametrize("folder", SHARED)
+def test_a_shipped_module_that_is_used_here_does_nothing_when_imported(folder: str) -> None:
     kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
-    for node in ast.parse(path.read_text()).body[1:]:
-        main = isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
-        assert main or isinstance(node, kinds), f"{name}, line {node.lineno}"
+    for path in sorted((ROOT / "bootstrap/host" / folder).rglob("*.py")):
+        for node in ast.parse(path.read_text()).body[1:]:
+            assert isinstance(node, kinds), f"{name_of(path)}, line {node.lineno}"
 
 
 def test_the_fabfile_loads_nothing_heavy() -> None:

@@ -119,10 +119,10 @@ MUTANTS = [
     ),
     Mutant(
         what="a run that has trained for minutes starts again with the other Keras",
-        file=f"{ATTEMPTS}/keras_errors.py",
+        file="bootstrap/host/causes/keras_errors.py",
         old="begun = trace.stepped or trace.files",
         new="begun = trace.files",
-        caught_by=(f"{TESTS}/attempts/test_keras_errors.py",),
+        caught_by=("tests/bootstrap/host/causes/test_keras_errors.py",),
     ),
     Mutant(
         what="the second attempt finds what the first one has written",
@@ -140,10 +140,10 @@ MUTANTS = [
     ),
     Mutant(
         what="a spot machine that its cloud takes back counts as a killed rank",
-        file=f"{ATTEMPTS}/causes.py",
+        file="bootstrap/host/causes/causes.py",
         old="CLOUD: [] if says_why else failure.cloud",
         new="CLOUD: []",
-        caught_by=(f"{TESTS}/attempts/test_causes.py",),
+        caught_by=("tests/bootstrap/host/causes/test_causes.py",),
     ),
     Mutant(
         what="a bug is tried again until there are no retries left",

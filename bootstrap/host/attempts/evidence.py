@@ -25,9 +25,9 @@ from railhead.documents.runs.run import RunDocument
 
 from ..base import bounded, programs
 from ..base.full_disk import lacks_inodes
+from ..causes.causes import KERNEL, NO_INODES, ROWS, Failure
 from ..run import end_processes, time_left
 from . import cgroups, preempted
-from .causes import KERNEL, NO_INODES, ROWS, Failure
 
 SECONDS = 10.0  # for the answer of a host
 OF_LOST = 3.0  # for that of a lost machine of a cloud, which may be about to power off

@@ -25,12 +25,13 @@ from railhead.documents.runs.run import BuiltIn, RunDocument, RunHost, Script
 
 from ..base import bounded, json_file
 from ..base.programs import REPLACING, WHOLE
+from ..causes import keras_errors
+from ..causes.retry import NEVER, REPEATED
 from ..run import controller, end_processes, time_left
 from ..upload.changes import Changes
-from . import elastic, keras_errors, points, prepare
+from . import elastic, points, prepare
 from .elastic import absent_hosts
 from .points import BEGINNING, Checkpoints, Point
-from .retry import NEVER, REPEATED
 
 BACK = 600.0  # seconds that a lost host has to come back
 AGAIN = 5.0  # seconds between two looks for it

@@ -17,18 +17,11 @@ from railhead.documents.runs.run import RunDocument
 
 from ..keras_patches.names import not_converted
 from ..keras_patches.patch import after_import
+from ..run.joining import JOIN
 
 ALONE = """railhead: the {size} ranks of this script never joined each other:
 each trains alone, over all of its data. {join}
 (docs/own-script.md); or name one host; or add --independent if that is meant."""
-HOROVOD = "Call hvd.init() and use hvd.DistributedOptimizer"
-# What a script has to do, by --launcher.
-JOIN = {
-    "horovod": f"{HOROVOD}, or run it under the launcher that it is written for",
-    "tensorflow": "Make the model in the scope of tf.distribute.MultiWorkerMirroredStrategy()",
-    "jax": "Call keras.distribution.initialize() or jax.distributed.initialize()",
-    "torch": "Call torch.distributed.init_process_group()",
-}
 # By module: the functions by which a process joins others. Horovod and mpi4py: see `joined_mpi`.
 JOINING = {
     "tensorflow.python.eager.context": ("Context.enable_collective_ops", "Context.set_server_def"),

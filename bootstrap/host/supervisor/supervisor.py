@@ -32,9 +32,9 @@ from railhead.documents.runs.takeover import NO_LEASE, Taken
 from ..attempts.elastic import Returning
 from ..attempts.points import Checkpoints
 from ..attempts.restarts import Ended, Times, last_step, metric_numbers
-from ..attempts.retry import NEVER
 from ..attempts.run_state import State
 from ..base import bounded, json_file, locks, programs
+from ..causes.retry import NEVER
 from ..output.mpirun_output import Verdict, verdict
 from ..output.rank_output import RunOutput
 from ..run import (
@@ -347,7 +347,8 @@ class Supervisor:
             return self.without_lease(result)
         if result.culprit is None:
             return result
-        from ..attempts import causes, evidence  # loaded only after a failure
+        from ..attempts import evidence  # loaded only after a failure
+        from ..causes import causes  # loaded only after a failure
 
         seconds = time.monotonic() - self.begun
         failure = evidence.collect(self.run, RUN, causes.Failure(result.culprit), seconds)

@@ -11,8 +11,8 @@ from railhead.documents.runs.result import Culprit, Result, other_keras
 from ...console.text import clean
 from ...errors import Command
 from ...facts import xid
-from ...host.attempts.causes import COMMANDS, NO_INODES, Failure, advice_of, diagnosed
-from ...host.attempts.keras_errors import needs_other
+from ...host.causes.causes import COMMANDS, NO_INODES, Failure, advice_of, diagnosed
+from ...host.causes.keras_errors import needs_other
 from ..run import Run
 
 NOBODY = Culprit(None, None, ())

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from ...host.rank.groups import JOIN
+from ...host.run.joining import JOIN
 from .evidence import Module, Read, imports_of, modules_of
 
 FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "torch", "jax", "flax")

@@ -15,7 +15,7 @@ from dataclasses import field
 
 from railhead.documents.lazy import dataclass
 
-from ...host.attempts.keras_names import keras_with
+from ...host.causes.keras_names import keras_with
 from . import horovod_calls
 
 FILES = 200  # files that are parsed

@@ -1,4 +1,4 @@
-"""Why an attempt of a run failed. The table is in bootstrap/host/attempts/causes.py."""
+"""Why an attempt of a run failed. The table is in bootstrap/host/causes/causes.py."""
 
 from __future__ import annotations
 

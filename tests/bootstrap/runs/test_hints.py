@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.host.attempts.causes import NO_INODES
+from bootstrap.host.causes.causes import NO_INODES
 from bootstrap.runs.failures.hints import cause_of, next_step
 from bootstrap.runs.run import Run
 from bootstrap.runs.start import login_hint

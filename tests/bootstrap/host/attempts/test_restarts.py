@@ -17,11 +17,12 @@ from standins.runs.supervised_run import PROGRAM, Run, is_alive, says
 from standins.waiting import wait_until
 
 from bootstrap.host.agent.temporary import make_temporary
-from bootstrap.host.attempts import points, restarts, retry
-from bootstrap.host.attempts.causes import Failure, diagnosed
+from bootstrap.host.attempts import points, restarts
 from bootstrap.host.attempts.points import Point
 from bootstrap.host.attempts.restarts import Ended, Restarts, Times
 from bootstrap.host.base.programs import REPLACING
+from bootstrap.host.causes import retry
+from bootstrap.host.causes.causes import Failure, diagnosed
 from bootstrap.host.run import time_left
 from bootstrap.host.run.end_processes import drop_temporary
 from bootstrap.untrusted.records import records

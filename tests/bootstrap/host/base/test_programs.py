@@ -136,11 +136,11 @@ print(json.dumps([ours, sys.argv[1] in sys.path, programs.command(programs.SUPER
 # What only some runs need, or only a failed one.
 LATER = {
     SUPERVISOR: {
-        *("host.agent.files", "host.attempts.causes", "host.upload.live_upload"),
+        *("host.agent.files", "host.causes.causes", "host.upload.live_upload"),
         *("host.stall.diagnosis", "host.buckets", "statistics", "tarfile"),
     },
     "rank.rank": {
-        *("host.attempts.causes", "host.keras_patches.rows", "host.rank.rank_data"),
+        *("host.causes.causes", "host.keras_patches.rows", "host.rank.rank_data"),
         *("importlib.abc", "host.run.end_processes"),
     },
 }

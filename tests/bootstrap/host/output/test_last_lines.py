@@ -12,7 +12,7 @@ import pytest
 from standins.runs.run_documents import run_document
 
 from bootstrap.console.wait import wait_until
-from bootstrap.host.attempts.causes import Failure, diagnosed
+from bootstrap.host.causes.causes import Failure, diagnosed
 from bootstrap.host.output.rank_output import TAIL, LogFile, RunOutput, WriteErrors
 from railhead.documents.runs.result import Culprit
 

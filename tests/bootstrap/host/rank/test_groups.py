@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from standins.runs.run_documents import run_document
 
-from bootstrap.host.attempts.causes import Failure, diagnosed
+from bootstrap.host.causes.causes import Failure, diagnosed
 from bootstrap.host.rank import groups
+from bootstrap.host.run.joining import JOIN
 from bootstrap.runs.strategies import LAUNCHERS
 from railhead.documents.runs.result import Culprit
 
@@ -117,4 +118,4 @@ def test_the_cause_is_a_wrong_use_that_is_not_repeated(launcher: str) -> None:
     lines = groups.Group(run_of(launcher=launcher)).alone().splitlines()
     diagnosis = diagnosed(Failure(Culprit(0, "h1", tuple(lines), exit=1)))
     assert (diagnosis.cause.class_, diagnosis.retry) == ("usage", "never")
-    assert "never joined" in diagnosis.cause.evidence and groups.JOIN[launcher] in " ".join(lines)
+    assert "never joined" in diagnosis.cause.evidence and JOIN[launcher] in " ".join(lines)

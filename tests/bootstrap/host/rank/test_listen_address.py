@@ -26,7 +26,7 @@ MAPPED = bytes(10) + b"\xff\xff"
 PROGRAM = """
 import json, os, sys
 ports = [int(port) for port in sys.argv[2:]]
-from bootstrap.host.protect import listen_address
+from bootstrap.host.rank import listen_address
 from railhead.documents.runs.run import Role
 class Run:
     tf_cluster, roles = {"worker": (f"{sys.argv[1]}:{ports[0]}",)}, (Role("worker", 0),)

@@ -334,7 +334,8 @@ def test_every_host_is_swept_and_received(
     pid = start(PLAIN)
     run = json.dumps(run_json(hosts=[{"name": "a"}, {"name": "b"}]))
     (tmp_path / "run.json").write_text(run)
-    text = "import json; from bootstrap.host.run import end_processes, json_file;"
+    text = "import json; from bootstrap.host.run import end_processes;"
+    text += "from bootstrap.host.base import json_file;"
     text += "from railhead.documents.codec import encode; from railhead.documents.runs.run import "
     text += "RunDocument; end_processes.REPLY = 3.0;"
     text += f"run = json_file.read({str(tmp_path / 'run.json')!r}, RunDocument);"

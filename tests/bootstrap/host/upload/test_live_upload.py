@@ -367,7 +367,7 @@ def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) ->
 
 DOCUMENT = run_document(bucket=RunBucket("s3://results-b", "client"))
 STARTER = """
-import sys; from bootstrap.host.run import json_file, live_upload
+import sys; from bootstrap.host.base import json_file; from bootstrap.host.upload import live_upload
 from railhead.documents.runs.run import RunDocument
 run = json_file.read(sys.argv[1] + "/run.json", RunDocument)
 process = live_upload.start(run, sys.argv[1])

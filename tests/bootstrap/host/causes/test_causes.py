@@ -14,9 +14,10 @@ from places import CASES
 from standins import programs
 from standins.runs.supervised_run import Run, says
 
-from bootstrap.host.attempts import causes, cgroups, evidence, preempted
-from bootstrap.host.attempts.causes import NO_INODES, Failure, diagnosed
-from bootstrap.host.attempts.retry import ALWAYS, NEVER, REPEATED
+from bootstrap.host.attempts import cgroups, evidence, preempted
+from bootstrap.host.causes import causes
+from bootstrap.host.causes.causes import NO_INODES, Failure, diagnosed
+from bootstrap.host.causes.retry import ALWAYS, NEVER, REPEATED
 from bootstrap.host.run import time_left
 from bootstrap.host.stall.watch import ask_host
 from railhead.documents.codec import decode, encode

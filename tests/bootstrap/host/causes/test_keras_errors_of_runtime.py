@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from bootstrap.host.attempts import keras_names as names
-from bootstrap.host.attempts.keras_errors import ERRORS, needs_other
+from bootstrap.host.causes import keras_names as names
+from bootstrap.host.causes.keras_errors import ERRORS, needs_other
 
 pytestmark = pytest.mark.slow
 

@@ -1,6 +1,6 @@
 """Names of one Keras only, below `keras` and `tf.keras`.
 
-From the packages keras 3.15.1 and tf_keras 2.18.0; tests/bootstrap/host/attempts compares them
+From the packages keras 3.15.1 and tf_keras 2.18.0; tests/bootstrap/host/causes compares them
 with those of a runtime. Pure. Standard library only, Python 3.10.
 """
 

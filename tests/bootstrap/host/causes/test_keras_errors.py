@@ -7,13 +7,7 @@ from dataclasses import replace
 import pytest
 from standins.runs.supervisor_here import SupervisorHere
 
-from bootstrap.host.attempts.keras_errors import (
-    ERRORS,
-    LONGEST,
-    Trace,
-    failure_of_keras,
-    needs_other,
-)
+from bootstrap.host.causes.keras_errors import ERRORS, LONGEST, Trace, failure_of_keras, needs_other
 from bootstrap.host.keras_patches.horovod import optimizer
 from bootstrap.host.output.progress import STEP
 from bootstrap.runs.keras import evidence, horovod_calls

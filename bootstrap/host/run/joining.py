@@ -1,0 +1,10 @@
+"""How the ranks of a script join each other. Standard library only, Python 3.10."""
+
+HOROVOD = "Call hvd.init() and use hvd.DistributedOptimizer"
+# What a script has to do, by --launcher.
+JOIN = {
+    "horovod": f"{HOROVOD}, or run it under the launcher that it is written for",
+    "tensorflow": "Make the model in the scope of tf.distribute.MultiWorkerMirroredStrategy()",
+    "jax": "Call keras.distribution.initialize() or jax.distributed.initialize()",
+    "torch": "Call torch.distributed.init_process_group()",
+}
