@@ -41,7 +41,7 @@ LEVEL = {folder: level for level, line in enumerate(ORDER) for folder in line}
 FLOORS = (
     ("base", "buckets", "keras_patches", "probes"),
     ("run", "causes"),
-    ("agent", "serve", "lease", "output"),
+    ("agent", "energy", "lease", "output", "serve"),
     ("upload", "stall"),
     ("attempts", "standby"),
     ("supervisor", "rank"),

@@ -10,7 +10,7 @@ import pytest
 from standins.runs.run_documents import run_document
 from standins.runs.supervised_run import HEAD, Run, needs_mpirun, says, with_script
 
-from bootstrap.host.run.rank_output import RunOutput, WriteErrors
+from bootstrap.host.output.rank_output import RunOutput, WriteErrors
 
 MACHINE = {"cpu": [6, 85, 7], "vcpus": 4, "load": 0.5, "memory_gib": 16.0, "gpus": 1}
 GRID = {"g_per_kwh": 100, "pue": 1.1, "place": "X", "year": 2025, "source": "S"}
