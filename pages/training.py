@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from railhead.variables import AS_IN_SAGEMAKER, OF_SAGEMAKER
-from training import data, models
+from training import registry
 
 from .marked import ROOT, about, table
 
@@ -20,7 +20,7 @@ def parts() -> dict[str, str]:
 
 def parts_of_data() -> dict[str, str]:
     """The generated parts of docs/data.md."""
-    rows = [(f"`{name}`", about(module)) for name, module in data.DATASETS.items()]
+    rows = [(f"`{name}`", about(module)) for name, module in registry.DATASETS.items()]
     return {
         "formats": table(("`data`", "what is in the folder"), rows),
         "sagemaker": sagemaker(),
@@ -36,7 +36,7 @@ def sagemaker() -> str:
 
 def model_table() -> str:
     """The models of the built-in training."""
-    rows = [(f"`{name}`", about(module)) for name, module in models.MODELS.items()]
+    rows = [(f"`{name}`", about(module)) for name, module in registry.MODELS.items()]
     return table(("model", "what it is, and what it is for"), rows)
 
 

@@ -35,10 +35,10 @@ from railhead.documents.runs.run import RunData, RunDocument, Script
 from railhead.documents.runs.run_record import GivenOptions, RunRecord
 from training import __main__ as training_command
 from training.config import STRATEGIES
-from training.data import DATASETS, feeder
 from training.data import __main__ as data_command
+from training.data import feeder
 from training.data.shards import stream
-from training.models import MODELS
+from training.registry import DATASETS, MODELS
 from training.tasks import TASKS
 
 BOOTSTRAP = ROOT / "bootstrap"

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -214,11 +215,11 @@ def test_the_rooms_may_be_inside_railhead(tmp_path: Path) -> None:
         shutil.copytree(ROOT / room, inside / room, ignore=ignored)
     code = """
 import pkgutil, sys, railhead, railhead.bootstrap.cli.tasks, railhead.bootstrap.workflows
-import railhead.stacks.clouds, railhead.training.data, railhead.training.config
+import railhead.stacks.clouds, railhead.training.registry, railhead.training.config
 from railhead.bootstrap.inventory.clouds import CLOUDS
 from railhead.bootstrap.clouds.base import cloud_of
 assert railhead.Run("r").run_id == "r" and railhead.Cluster.__module__.startswith("railhead.")
-assert railhead.training.data.DATASETS["digits"].startswith("railhead.training.")
+assert railhead.training.registry.DATASETS["digits"].startswith("railhead.training.")
 assert railhead.stacks.clouds.CLOUDS["aws"].component.startswith("railhead.stacks.")
 assert not {"bootstrap", "stacks", "training"} & {name.partition(".")[0] for name in sys.modules}
 """
@@ -344,6 +345,18 @@ def chains() -> Iterator[tuple[Path, ...]]:
         return done[path]
 
     return (longest(path, ()) for path in OURS)
+
+
+@pytest.mark.parametrize("room", ["training"])
+def test_the_parts_of_a_room_make_no_cycle(room: str) -> None:
+    """Its modules and folders, each as a whole: they have an order."""
+    needed: dict[str, set[str]] = {}
+    for path in (path for path in FILES if room_of(path) == room):
+        part = path.relative_to(ROOT / room).with_suffix("").parts[0]
+        names = [name.split(".")[1] for name in imported(path) if name.startswith(f"{room}.")]
+        needed.setdefault(part, set()).update({*names} - {part})
+    order = [*TopologicalSorter(needed).static_order()]  # a CycleError names one
+    assert len(order) > 10
 
 
 def test_imports_make_no_cycle_and_no_long_chain() -> None:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, get_type_hints
 
-from .data import DATASETS
-from .models import MODELS
+from .registry import DATASETS, MODELS
 from .tasks import TASKS
 
 # Name -> "module:factory" in training/strategies; `auto` chooses one of the others.

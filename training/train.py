@@ -31,7 +31,6 @@ from .input_pipeline import batches, next_batch, plan_for
 from .job import Job
 from .learning.learner import Learner
 from .learning.step import SUMS, Step, accumulation_note
-from .learning.variables import moving, tensors_of
 from .learning.watch import check_finite
 from .process import work_together
 from .results import (
@@ -47,6 +46,7 @@ from .results import (
 )
 from .strategies.protocol import Strategy
 from .tasks import task_of
+from .variables import moving, tensors_of
 
 
 def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:

@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.training.loop import CASES, epoch, images, settings, training_of
 from training.config import TrainConfig
-from training.learning.variables import tensors_of
 from training.train import Training
+from training.variables import tensors_of
 
 LIMIT = 0.05
 PAUSE = 1.0  # seconds

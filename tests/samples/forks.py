@@ -13,6 +13,6 @@ def copy_with_a_model(folder: Path, name: str = "mine") -> Path:
     place = folder / "training"
     shutil.copytree(ROOT / "training", place, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "examples/own_model.py", place / f"models/{name}.py")
-    registry = place / "models/__init__.py"
+    registry = place / "registry.py"
     registry.write_text(f'{registry.read_text()}\nMODELS["{name}"] = "training.models.{name}"\n')
     return place

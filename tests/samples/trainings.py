@@ -26,7 +26,7 @@ from training import job, process, train
 from training.config import resolve
 from training.data.uri import DataSource
 from training.evaluation.exported import evaluate_exported
-from training.models import MODELS
+from training.registry import MODELS
 from training.results import Records
 from training.strategies import distributed
 

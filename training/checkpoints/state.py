@@ -13,9 +13,9 @@ import numpy as np
 
 from ..config import ConfigError, TrainConfig
 from ..job import Job
-from ..learning.variables import is_seed, moving, tensors_of
 from ..results import Records, TrainingError
 from ..strategies.protocol import Strategy
+from ..variables import is_seed, moving, tensors_of
 from .checkpoint import Beside, Checkpoint, Checkpoints, Position
 from .memory import missing_memory
 from .writer import WAIT, Writer

@@ -1,7 +1,7 @@
 """Data sets by name, and what all of them give. Importing this needs the standard library only.
 
-A data set is a module, a line in DATASETS, its tests and two rows of docs (docs/architecture.md,
-Recipes). Its module has:
+A data set is a module, a line in DATASETS of training/registry.py, its tests and two rows of docs
+(docs/architecture.md, Recipes). Its module has:
 
     read(folder, config) -> {"train": Samples, ...}    the data of a folder; "test" where it has one
     fetch(config) -> {"train": Samples, ...}           without a folder: built in, or downloaded
@@ -13,25 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..registry import ONLY_FOLDER, WITHOUT_FOLDER
+
 if TYPE_CHECKING:
     from .moments import Moments
 
-DATASETS = {
-    "digits": f"{__name__}.formats.digits",
-    "synthetic": f"{__name__}.formats.synthetic",
-    "mnist": f"{__name__}.formats.mnist",
-    "fashion-mnist": f"{__name__}.formats.fashion_mnist",
-    "cifar10": f"{__name__}.formats.cifar10",
-    "imdb": f"{__name__}.formats.imdb",
-    "images": f"{__name__}.formats.images",
-    "csv": f"{__name__}.formats.csv_files",
-    "numpy": f"{__name__}.formats.numpy_files",
-    "tfrecord": f"{__name__}.formats.tfrecord",
-    "shards": f"{__name__}.shards.shard_files",
-}
 SPLITS = ("train", "validation", "test")
-WITHOUT_FOLDER = ("digits", "synthetic")  # built in, or generated
-ONLY_FOLDER = ("images", "csv", "numpy", "tfrecord", "shards")  # Keras has no such data set
 
 
 class DataError(Exception):

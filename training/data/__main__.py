@@ -13,8 +13,9 @@ from typing import Any
 
 from .. import configs
 from ..config import ConfigError, parse_assignments, resolve
+from ..registry import DATASETS
 from ..results import Records
-from . import DATASETS, DataError, cache
+from . import DataError, cache
 from .part import Part
 from .shards import manifest
 from .store import open_store

@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from ..config import ConfigError, TrainConfig
+from ..registry import DATASETS
 from ..tasks import names_of, task_of
-from . import DATASETS, DataError, Dataset
+from . import DataError, Dataset
 from .arrays import Arrays
 from .cache import Report, download_all
 from .formats.labels import check_classes, name_of

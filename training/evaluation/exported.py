@@ -16,8 +16,8 @@ from ..data import splits
 from ..data.splits import HeldOut
 from ..export import SETTINGS
 from ..job import Job
-from ..models import MODELS
 from ..process import work_together
+from ..registry import MODELS
 from ..results import MODEL, Evaluation, Records, TrainingError, judge
 from ..strategies.protocol import Strategy
 from ..tasks import task_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .variables import tensors_of
+from ..variables import tensors_of
 
 
 class Averages:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from ..config import TrainConfig
 from ..strategies.protocol import Strategy
 from ..tasks import Task
-from .variables import is_seed, moving, tensors_of
+from ..variables import is_seed, moving, tensors_of
 from .watch import Watch
 
 SUMS = 3  # losses, samples, metric

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..results import TrainingError
-from .variables import moving, tensors_of
+from ..variables import moving, tensors_of
 
 LOSS = "the loss of step {step}"
 

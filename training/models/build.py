@@ -14,8 +14,8 @@ from keras import layers
 from ..config import TrainConfig
 from ..data import Inputs
 from ..own import call
+from ..registry import MODELS
 from ..results import TrainingError
-from . import MODELS
 
 PROBABILITIES = ("softmax", "sigmoid")
 

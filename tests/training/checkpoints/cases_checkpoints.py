@@ -18,8 +18,8 @@ from standins.case_runner import case, refused, replaced
 from training.checkpoints import checkpoint
 from training.checkpoints.state import CHECK_EVERY
 from training.config import ConfigError
-from training.learning.variables import moving
-from training.models import MODELS
+from training.registry import MODELS
+from training.variables import moving
 
 KEPT = tempfile.TemporaryDirectory()
 DROPOUT: dict[str, Any] = dict(synthetic_samples=100, shift=1, epochs=3, checkpoint_steps=2)

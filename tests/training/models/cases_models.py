@@ -13,7 +13,7 @@ from keras import layers
 from samples.trainings import folder_with, losses, own_model, run, same
 from standins.case_runner import case, refused
 
-from training import data, models
+from training import data
 from training.config import TrainConfig
 from training.data import augment, splits
 from training.data.arrays import Arrays
@@ -21,6 +21,7 @@ from training.data.moments import moments_of
 from training.data.shards import shard_writer
 from training.data.uri import DataSource
 from training.models.build import build_model
+from training.registry import MODELS
 
 
 @case
@@ -53,7 +54,7 @@ def every_model_takes_its_inputs(folder: Path) -> None:
     weights = folder / "base.weights.h5"
     base.save_weights(weights)
     built = {}
-    for name in models.MODELS:
+    for name in MODELS:
         inputs = data.Inputs(shapes.get(name, (28, 28, 3)), 50 if name == "text" else 0)
         config = TrainConfig(model=name, weights=str(weights) if name == "transfer" else "")
         model = built[name] = build_model(inputs, 4, config)

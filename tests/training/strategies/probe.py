@@ -22,13 +22,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from training import models, strategies, train
+from training import registry, strategies, train
 from training.__main__ import main
 from training.job import Job
 from training.learning import optimizer
-from training.learning.variables import is_seed, moving
 from training.strategies import distributed, horovod
 from training.strategies.protocol import Strategy
+from training.variables import is_seed, moving
 
 
 class Killed(BaseException):
@@ -128,7 +128,7 @@ def run(job: dict[str, Any], number: str) -> None:
     if results := os.environ.get("PROBE_RESULTS"):
         os.environ["RAILHEAD_RESULTS"] = results
     keras.utils.clear_session(free_memory=False)
-    models.MODELS["linear"] = LAYERS if os.environ.get("PROBE_LAYERS") else LINEAR
+    registry.MODELS["linear"] = LAYERS if os.environ.get("PROBE_LAYERS") else LINEAR
     try:
         code = main([])
     except Killed:
@@ -139,7 +139,7 @@ def run(job: dict[str, Any], number: str) -> None:
         del os.environ[name]
 
 
-LINEAR, LAYERS = models.MODELS["linear"], "samples.layers_with_state"
+LINEAR, LAYERS = registry.MODELS["linear"], "samples.layers_with_state"
 
 if __name__ == "__main__":
     jobs_file, *numbers = sys.argv[1:]
