@@ -56,6 +56,7 @@ def main() -> None:
     pulumi.export("next", short.apply(lambda one: one.next))
     pulumi.export("hosts", short.apply(lambda one: one.hosts))
     pulumi.export("deadline", short.apply(lambda one: one.deadline))
+    pulumi.export("idle", short.apply(lambda one: one.idle))
 
 
 def _existing(own_id: str, place: Place) -> Mapping[str, list[str]]:

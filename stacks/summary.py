@@ -17,11 +17,12 @@ from .next_command import with_stack
 @dataclass(frozen=True)
 class Summary:
     """`next`: the next command, and the cost. `hosts`: the address of each, by its name.
-    `deadline`: when the cloud stops the first of them."""
+    `deadline`: when the cloud stops the first of them; `idle`: when one stops before."""
 
     next: str
     hosts: dict[str, str] | None = None
     deadline: str | None = None
+    idle: str | None = None
 
 
 def summary(
@@ -36,9 +37,15 @@ def summary(
     names = [host.name for host in document.hosts if host.name not in hosts]
     up = f"{PROGRAM} up --refresh --stack {shlex.quote(stack)}"
     creates = f"gone, though in Pulumi's state: {', '.join(names)}; {up}   # creates new ones"
-    return Summary(
-        creates if names else f"{PROGRAM} train; {cost(config)}", hosts, _deadline(document, hosts)
-    )
+    after = creates if names else f"{PROGRAM} train; {cost(config)}"
+    return Summary(after, hosts, _deadline(document, hosts), _idle(config))
+
+
+def _idle(config: ClusterConfig) -> str | None:
+    if not config.idle_minutes:
+        return None
+    minutes = f"{config.idle_minutes} minutes without use (idle_minutes; 0: never)"
+    return f"a new machine powers itself off after {minutes}"
 
 
 def _deadline(document: ClusterDocument, hosts: dict[str, str]) -> str | None:

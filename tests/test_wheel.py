@@ -62,7 +62,7 @@ def test_the_wheel_takes_one_name_and_has_what_hosts_need(wheel: Path) -> None:
         for path in (ROOT / room).rglob("*")
         if path.suffix not in ("", ".py", ".pyc") and "gpu_tools" not in path.parts
     ]
-    assert {"bootstrap/host/scripts/horovod.sh", "stacks/deadline.sh"} <= {*texts}
+    assert {"bootstrap/host/scripts/horovod.sh", "stacks/timer/deadline.sh"} <= {*texts}
     locks = [path.name for path in (ROOT / "locks").glob("runtime-*.txt")]
     texts += [f"locks/{name}" for name in (*locks, "uv.txt", "bucket.txt", "horovod.txt")]
     wanted = [f"railhead/{name}" for name in texts]

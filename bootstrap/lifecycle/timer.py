@@ -1,4 +1,4 @@
-"""The timer on a cloud machine, over SSH: its user data installed it (stacks/deadline.sh).
+"""The timer on a cloud machine, over SSH: its user data installed it (stacks/timer/deadline.sh).
 
 It powers the machine off at the time that is stored on the machine's disk. That needs neither a
 schedule of the cloud nor a connection.

@@ -56,10 +56,10 @@ class HostKey(dynamic.Resource, module="aws", name="HostKey"):
             Maker(), named(opts, name), props, pulumi.ResourceOptions.merge(opts, hidden)
         )
 
-    def user_data(self, hours: float) -> pulumi.Output[str]:
-        """The user data of a machine with this deadline, which gives the key to it at its first
+    def user_data(self, hours: float, idle_minutes: int) -> pulumi.Output[str]:
+        """The user data of a machine with these timers, which gives the key to it at its first
         boot; a secret."""
         private: pulumi.Output[str] = pulumi.Output.secret(self.private)
         return pulumi.Output.all(self.public, private).apply(
-            lambda keys: cloud_config(hours, (keys[0], keys[1]))
+            lambda keys: cloud_config(hours, idle_minutes, (keys[0], keys[1]))
         )

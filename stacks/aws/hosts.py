@@ -53,7 +53,7 @@ def _machine(
 ) -> ec2.Instance:
     """The machine. It accepts the operator's key, has a timer that powers it off at its deadline,
     and generates its host key unless one is injected. bootstrap installs everything else."""
-    name, hours = f"{config.name}-{number}", config.deadline_hours
+    name, timers = f"{config.name}-{number}", (config.deadline_hours, config.idle_minutes)
     own = host_key.HostKey(f"host-{number}", opts) if config.host_keys == "injected" else None
     # checkov:skip=CKV_AWS_126: detailed monitoring is billed, and nothing reads it
     instance = ec2.Instance(
@@ -65,7 +65,7 @@ def _machine(
         key_name=inputs.access.key,
         # checkov:skip=CKV2_AWS_41: without a bucket and data to read a host needs no permission
         iam_instance_profile=inputs.access.profile,
-        user_data=own.user_data(hours) if own else user_data.cloud_config(hours),
+        user_data=own.user_data(*timers) if own else user_data.cloud_config(*timers),
         placement_group=inputs.network.placement if config.placement else None,
         root_block_device=_disk(config, {**inputs.tags, "Name": name}),
         metadata_options=_metadata(),

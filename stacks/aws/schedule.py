@@ -18,10 +18,10 @@ from pulumi_aws import ec2, iam, scheduler
 
 from railhead.documents.cluster import DocumentDeadline
 
-from .. import deadline
 from ..component.logical_names import named
 from ..component.parts import keeping, unique
 from ..config.settings import ClusterConfig
+from ..timer import deadline
 from .identity import trust
 from .tags import ID
 

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import json
 
-from ..deadline import install_script
+from ..timer.deadline import install_script
 
 HEAD = "#cloud-config\n"  # cloud-init requires this line
 PUBLIC, PRIVATE = "ed25519_public", "ed25519_private"
 
 
-def cloud_config(hours: float, key: tuple[str, str] | None = None) -> str:
-    """The user data of a machine with this deadline, and this host key (public, private).
+def cloud_config(hours: float, idle_minutes: int, key: tuple[str, str] | None = None) -> str:
+    """The user data of a machine with this deadline, which powers itself off after these minutes
+    without use, and has this host key (public, private).
 
     `bootcmd` is the first thing that cloud-init runs, at each boot: whatever fails after it, the
     timer runs. cloud-init removes the image's host keys, and with `ssh_keys` generates no others.
     """
     values: dict[str, object] = {
         "ssh_deletekeys": True,
-        "bootcmd": [["sh", "-c", install_script(hours)]],
+        "bootcmd": [["sh", "-c", install_script(hours, idle_minutes)]],
     }
     if key:
         values["ssh_keys"] = dict(zip((PUBLIC, PRIVATE), key, strict=True))

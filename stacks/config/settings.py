@@ -40,6 +40,7 @@ class ClusterConfig:
     count: int
     owner: str
     deadline_hours: float
+    idle_minutes: int = 0
     region: str | None = None
     zones: tuple[str, ...] = ()
     machine_type: str = ""

@@ -16,6 +16,7 @@ from pathlib import Path
 from railhead.documents.names import owner_name
 
 MAX_HOSTS = 16
+IDLE_MINUTES = (15, 1440)
 DEADLINE_HOURS = (0.25, 168.0)  # a quarter of an hour, which a boot may take, to one week
 RSA_BITS = 2048
 KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
@@ -84,6 +85,15 @@ def deadline(key: str, text: str) -> float:
     if not re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text) or not low <= float(text) <= high:
         raise ConfigError(f"{key}: {text!r} is not a number from {low:g} to {high:g}")
     return float(text)
+
+
+def idle(key: str, text: str) -> int:
+    """Minutes without use after which a machine powers itself off; 0: it does not. A run that waits
+    for a host again has no process for ten minutes."""
+    low, high = IDLE_MINUTES
+    if not re.fullmatch(r"\d{1,4}", text) or (int(text) and not low <= int(text) <= high):
+        raise ConfigError(f"{key}: {text!r} is not 0 or a whole number from {low} to {high}")
+    return int(text)
 
 
 def price(key: str, text: str) -> float:

@@ -10,10 +10,10 @@ from pulumi_gcp import compute
 
 from railhead.documents.clouds import COMMON_FACTS
 
-from .. import deadline
 from ..component.logical_names import named
 from ..component.parts import Part
 from ..config.settings import ClusterConfig
+from ..timer import deadline
 from .identity import SCOPE
 from .image import Image
 from .labels import ID, labels, tag
@@ -208,6 +208,6 @@ def _metadata(config: ClusterConfig, image: Image) -> dict[str, str]:
         "enable-oslogin": "TRUE" if config.oslogin else "FALSE",
         "block-project-ssh-keys": "TRUE",
         "serial-port-enable": "FALSE",
-        "startup-script": deadline.install_script(config.deadline_hours),
+        "startup-script": deadline.install_script(config.deadline_hours, config.idle_minutes),
         **({} if config.oslogin else keys),
     }

@@ -14,7 +14,7 @@ from draws import drawn
 from engine.aws import INSTANCE, OnAws
 from places import ROOT
 
-from stacks.deadline import install_script
+from stacks.timer.deadline import install_script
 
 SCHEDULE = "aws:scheduler/schedule:Schedule"
 NO_ROOM = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")
@@ -47,7 +47,7 @@ def with_timer(aws: OnAws) -> set[str]:
         query = {"InstanceId": one["InstanceId"], "Attribute": "userData"}
         user_data = aws.cloud.client("ec2").describe_instance_attribute(**query)["UserData"]
         config = json.loads(b64decode(user_data["Value"]).decode().removeprefix("#cloud-config\n"))
-        if config["bootcmd"] == [["sh", "-c", install_script(HOURS)]]:
+        if config["bootcmd"] == [["sh", "-c", install_script(HOURS, 30)]]:
             found.add(one["InstanceId"])
     return found
 

@@ -7,7 +7,7 @@ from . import Mutant
 
 SYSTEM_SCRIPT = "bootstrap/host/scripts/system_changes.sh"
 ROTATION = "bootstrap/lifecycle/key_rotation.py"
-DEADLINE = "stacks/deadline.sh"
+DEADLINE = "stacks/timer/deadline.sh"
 WAITS = "tests/e2e/provision/test_system_waits.py"
 INTERRUPTED = "tests/e2e/provision/test_system_interrupted.py"
 TIMER = "tests/e2e/runs/test_machine_timer.py"

@@ -195,7 +195,14 @@ def test_the_summary_has_the_next_command_the_cost_the_hosts_and_the_deadline(
 def test_a_quota_request_has_no_hosts_and_no_deadline() -> None:
     short = summary(AWS, None, "dev")
     assert "pulumi config rm --stack dev quotas && pulumi up --stack dev" in short.next
-    assert short.hosts is None and short.deadline is None
+    assert short.hosts is None and short.deadline is None and short.idle is None
+
+
+def test_the_summary_has_the_minutes_without_use_of_machines_that_have_them() -> None:
+    document = decode(ClusterDocument, golden("aws"))
+    short = summary(replace(AWS, idle_minutes=45), document, "dev")
+    assert short.idle and " 45 minutes without use " in short.idle
+    assert summary(AWS, document, "dev").idle is None
 
 
 def test_the_summary_has_no_deadline_of_machines_that_are_gone() -> None:

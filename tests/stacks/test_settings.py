@@ -57,6 +57,7 @@ def test_few_keys_are_enough(keys: Path, cloud: str) -> None:
     config = settings.read(config_of(keys, cloud), stack="dev")
     assert (config.cloud, config.name, config.count) == (cloud, "dev", 2)
     assert config.deadline_hours == 8 and not config.spot
+    assert config.idle_minutes == (0 if config.cloud == "local" else 30)
     if cloud != "local":
         assert config.public_key == PUBLIC and config.key_file == str(keys / "id")
         assert config.bucket and config.machine and (config.machine.gpu or "").endswith("t4")
@@ -172,6 +173,8 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "deadline_hours", "0.24", "is not a number from 0.25 to 168"),
         ("aws", "deadline_hours", "-1", "is not a number from 0.25"),
         ("aws", "deadline_hours", "169", "to 168"),
+        ("gcp", "idle_minutes", "1441", "'1441' is not 0 or a whole number from 15 to 1440"),
+        ("aws", "idle_minutes", "0.5", "not 0 or a whole number"),
         ("aws", "deadline_hours", "nan", "is not a number"),
         ("aws", "spot", "yes", "'yes' is none of true, false"),
         ("aws", "quotas", "ask", "'ask' is none of check, request"),
@@ -330,7 +333,8 @@ def test_a_message_about_no_key_gets_no_command() -> None:
 # For every key a value that is wrong by itself, or with the others.
 WRONG = {
     "cloud": "azure", "name": "MyStack", "count": "0", "owner": "---", "deadline_hours": "0",
-    "region": "here", "zones": "here", "machine_type": "x1", "gpu_type": "nvidia-x",
+    "idle_minutes": "14", "region": "here", "zones": "here", "machine_type": "x1",
+    "gpu_type": "nvidia-x",
     "gpu_count": "3", "project": "X", "spot": "maybe", "placement": "maybe", "disk_gb": "1",
     "disk_mbps": "1", "image": "windows", "ssh_cidrs": "anywhere", "allow_wide_cidr": "maybe",
     "ssh_user": "root", "public_key_file": "/nowhere", "host_keys": "none", "network": "-",

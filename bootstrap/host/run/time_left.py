@@ -10,7 +10,7 @@ from railhead.documents.runs.run import RunDocument
 
 from ..base import bounded
 
-TOOL = "/usr/local/sbin/railhead-deadline"  # stacks/deadline.sh; it exists on machines of a cloud
+TOOL = "/usr/local/sbin/railhead-deadline"  # on machines of a cloud
 SHOWN = re.compile(r"stops=(\d{1,10}) now=(\d{1,10}) late=(yes|no) timer=([a-z-]{1,20})")
 ANSWER = 5.0  # seconds
 

@@ -31,7 +31,7 @@ from bootstrap.lifecycle.deadlines import NewDeadline
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
-from stacks import deadline as of_stacks
+from stacks.timer import deadline as of_stacks
 
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
 ONE, TWO = (host.name for host in GOLDEN.hosts)

@@ -84,6 +84,7 @@ OPEN = {
         "bootstrap/gpu_tools/tested_on.py",
         "bootstrap/health/measure.py",
         "bootstrap/inventory/host_programs.py",
+        "bootstrap/plan/grid.py",
         "bootstrap/plan/runtimes.py",
         "bootstrap/provision/apply.py",
         "bootstrap/provision/horovod_wheel.py",
@@ -93,7 +94,8 @@ OPEN = {
         "bootstrap/report/html.py",
         "bootstrap/serving/environment.py",
         "bootstrap/serving/notebook.py",
-        "stacks/deadline.py",
+        "stacks/timer/deadline.py",
+        "stacks/timer/idle.py",
     ),
     "stacks import nothing of bootstrap: they have a reader of their own": (
         "stacks/config/rules.py",

@@ -5,12 +5,15 @@ Only the interval between two checks is shorter than on a machine.
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
@@ -26,7 +29,7 @@ from bootstrap.lifecycle.deadlines import NewDeadline
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.ssh import connect
 from stacks.aws.user_data import cloud_config
-from stacks.deadline import TOOL, install_script
+from stacks.timer.deadline import IDLE_TOOL, TOOL, install_script
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -84,7 +87,7 @@ def run_again(host: SystemdHost) -> None:
 def test_user_data_powers_the_machine_off_at_its_time_also_after_a_reboot(machine: Start) -> None:
     """cloud-init runs what EC2 gives it, at the first boot only; the deadline is a time on the
     disk. Nobody is connected when it comes."""
-    host = machine("m1", cloud_config(8))
+    host = machine("m1", cloud_config(8, 0))
     first = shown(host)
     stops = int(first["stops"])
     assert 28700 < stops - int(first["now"]) <= 28800 and first["late"] == "no"
@@ -122,6 +125,67 @@ def test_a_late_start_gives_a_quarter_of_an_hour(machine: Start) -> None:
     text = host.read(TOOL)
     assert text.count("LATE=900\n") == 1
     host.write(TOOL, text.replace("LATE=900\n", "LATE=5\n"))
+    host.wait_for_power_off()
+
+
+IDLE, IDLE_FILE = "/run/railhead-idle.json", "/var/lib/railhead/idle-minutes"
+USES = {
+    "a login": None,
+    "a run": "env RAILHEAD_RUN=r sleep 600",
+    "Railhead": "bash -c 'exec -a /home/rail/.railhead/envs/7a/bin/python sleep 600'",
+    "packages": "bash -c 'exec -a apt-get sleep 600'",
+}
+
+
+def seen(host: SystemdHost) -> dict[str, Any]:
+    """What the last look has kept; nobody uses a machine before the first."""
+    done = host.exec("cat", IDLE)
+    return json.loads(done.stdout) if done.returncode == 0 else {"looked": 0.0, "uses": []}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_machine_that_nobody_uses_powers_itself_off_and_one_in_use_does_not(
+    machine: Start, use: str
+) -> None:
+    """Six seconds stand for half an hour. The load of the machine that the tests run on does not
+    count here."""
+    host = machine("m1", cloud_config(8, 30))
+    shown(host)
+    assert host.read(IDLE_FILE) == "30\n"
+    text = host.read(IDLE_TOOL)
+    assert text.count("LOAD = 0.05") == 1
+    command = USES[use]
+    quiet = "-o StrictHostKeyChecking=no -o BatchMode=yes -o UserKnownHostsFile=/dev/null"
+    ssh = ["ssh", "-i", str(host.network.key), *quiet.split(), f"rail@{host.address}", "sleep 600"]
+    inside = ["setsid", "-f", "sh", "-c", f"echo $$ >/user; exec {command} >/dev/null 2>&1"]
+    login = subprocess.Popen(ssh, stdin=subprocess.DEVNULL) if command is None else None
+    if command:
+        assert host.exec(*inside).returncode == 0
+    wait_until(lambda: use in seen(host)["uses"], 30, "the use is seen")
+    host.write(IDLE_TOOL, text.replace("LOAD = 0.05", "LOAD = 2"))
+    host.write(IDLE_FILE, "0.1\n")
+    begun = seen(host)["looked"]
+    wait_until(lambda: seen(host)["looked"] > begun + 8, 60, "it looks again")
+    last = seen(host)
+    assert last["since"] == last["looked"] and last["uses"] == [use] and host.is_on
+    if login:
+        login.kill()
+        login.wait()
+    else:
+        host.exec("sh", "-c", "kill $(cat /user)")
+    host.wait_for_power_off()
+
+
+def test_where_the_look_fails_a_machine_stays_on_until_its_deadline(machine: Start) -> None:
+    host = machine("m1", cloud_config(8, 30))
+    shown(host)
+    host.write(IDLE_FILE, "0.001\n")
+    looks = "import pathlib; p = pathlib.Path('/looks'); p.write_text(p.read_text() + 'x')\n"
+    host.write("/looks", "")
+    host.write(IDLE_TOOL, looks + "1 / 0\n")
+    wait_until(lambda: len(host.read("/looks")) > 2, 30, "it looks three times")
+    assert host.is_on
+    host.write(FILE, f"{int(time.time()) + 3}\n")
     host.wait_for_power_off()
 
 

@@ -12,7 +12,7 @@ from pulumi.runtime import rpc
 
 from stacks.aws.host_key import Maker
 from stacks.aws.user_data import cloud_config, injected_key
-from stacks.deadline import install_script
+from stacks.timer.deadline import install_script
 from tests.stacks.aws.world import INSTANCE, made, previewed, world
 from tests.stacks.mocks import Made, Resource
 
@@ -73,7 +73,7 @@ def test_every_machine_has_its_timer_in_its_user_data() -> None:
         for host in hosts.every(INSTANCE):
             text = given(host) if HOST_KEY in hosts.kinds else str(host.inputs["userData"])
             message = yaml.safe_load(text)
-            assert message["bootcmd"] == [["sh", "-c", install_script(3)]]
+            assert message["bootcmd"] == [["sh", "-c", install_script(3, 30)]]
             assert message["ssh_deletekeys"] is True
             assert text.startswith("#cloud-config\n") and len(text) < 12_000
 
@@ -121,11 +121,11 @@ def test_the_maker_makes_pairs_that_openssh_reads_and_never_one_twice() -> None:
     ("message", "public"),
     [
         (None, None),
-        (cloud_config(8), None),
+        (cloud_config(8, 30), None),
         ("#!/bin/sh\n", None),
         ("#cloud-config\npackages: [x]\n", None),
         ('#cloud-config\n{"ssh_keys": []}', None),
-        (cloud_config(8, ("ssh-ed25519 AAAA", "x")), "ssh-ed25519 AAAA"),
+        (cloud_config(8, 30, ("ssh-ed25519 AAAA", "x")), "ssh-ed25519 AAAA"),
     ],
 )
 def test_a_machine_was_given_a_key_or_not_by_what_it_has(

@@ -6,8 +6,8 @@ import pytest
 from standins.gcp.cloud import bundled_disks
 from standins.gcp.compute import stop_action_error
 
-from stacks.deadline import install_script
 from stacks.gcp import image
+from stacks.timer.deadline import install_script
 from tests.stacks.mocks import CLUSTER_ID
 
 from .world import ACCOUNT, BUCKET, INSTANCE, made

@@ -1,9 +1,11 @@
 #!/bin/sh
 # The deadline of a machine, kept by the machine itself. `pulumi up` gives this file to each cloud
-# machine, with the command that installs it (stacks/deadline.py). A systemd timer runs `check`
+# machine, with the command that installs it (stacks/timer/deadline.py). A systemd timer runs `check`
 # twice a minute; when the time has come, the machine powers itself off.
 #
-#   railhead-deadline install SECONDS   write the units; the first time also the deadline
+#   railhead-deadline install SECONDS IDLE
+#                                       write the units; the first time also the deadline, and the
+#                                       minutes without use after which it powers itself off (idle.py)
 #   railhead-deadline set SECONDS       root: move the deadline to so many seconds from now
 #   railhead-deadline show              one line: stops, now (seconds since 1970), late, timer
 #   railhead-deadline check             root, run by the timer: power off when the time has come
@@ -16,6 +18,7 @@ umask 022
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 TOOL=/usr/local/sbin/railhead-deadline
+IDLE=/usr/local/sbin/railhead-idle
 FOLDER=/var/lib/railhead
 UNITS=/etc/systemd/system
 LATE=900
@@ -60,10 +63,17 @@ set_deadline() {
     echo $(($(date +%s) + $1)) | write "$FOLDER/deadline"
 }
 
+is_idle() { # sets minutes; where anything fails, the machine stays on
+    minutes=$(cat "$FOLDER/idle-minutes" 2>/dev/null) || return 1
+    [ "$minutes" != 0 ] || return 1
+    [ "$(timeout 40 python3 -I "$IDLE" "$minutes" 2>/dev/null)" = stop ]
+}
+
 install_units() {
     mkdir -p "$FOLDER"
     echo "$1" | write "$FOLDER/deadline-length"
     [ -s "$FOLDER/deadline" ] || set_deadline "$1"
+    [ -s "$FOLDER/idle-minutes" ] || echo "$2" | write "$FOLDER/idle-minutes"
     write "$UNITS/railhead-deadline.service" <<END
 [Unit]
 Description=Power this machine off when its deadline has come
@@ -90,7 +100,7 @@ END
 }
 
 case ${1-} in
-install) install_units "$2" ;;
+install) install_units "$2" "${3:-0}" ;;
 set)
     set_deadline "${2-}"
     systemctl --quiet enable --now railhead-deadline.timer
@@ -104,6 +114,9 @@ check)
     read_times
     if [ "$now" -ge "$stops" ]; then
         echo "<5>the deadline of this machine has come: power off"
+        systemctl poweroff
+    elif is_idle; then
+        echo "<5>nobody has used this machine for $minutes minutes: power off"
         systemctl poweroff
     fi
     ;;

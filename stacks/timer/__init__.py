@@ -1,0 +1,1 @@
+"""What stops a cloud machine from inside: its first deadline, and the minutes without use."""
