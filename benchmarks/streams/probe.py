@@ -24,7 +24,7 @@ import tensorflow as tf
 from training import data
 from training.config import TrainConfig
 from training.data.arrays import Arrays
-from training.data.shards import manifest, shard_files, stream
+from training.data.shards import columns, manifest, shard_files, stream
 from training.data.shards.shard_writer import write_all, write_to_bucket
 from training.data.store import open_store
 from training.data.uri import DataSource
@@ -56,7 +56,7 @@ def make(uri: str, gigabytes: str) -> None:
         names = [f"shard-{number}" for number in range(count)]
         for each in names:
             large.put(each, Path(name) / shard.name)
-    shards = (manifest.Shard(n, *list(vars(shard).values())[1:]) for n in names)
+    shards = (columns.Shard(n, *list(vars(shard).values())[1:]) for n in names)
     manifest.write(large, manifest.Manifest(one.schema, tuple(shards)))
     print(count)
 

@@ -21,6 +21,7 @@ from threading import Lock
 
 from railhead.documents.codec import decode, encode
 from railhead.documents.lazy import dataclass
+from railhead.documents.names import is_manifest
 
 from ..console.output import ByteReporter
 from ..console.text import size
@@ -31,7 +32,6 @@ from ..inventory import local_state
 from ..inventory.files import atomic_write
 from ..ssh.bundle_files import check_name
 
-MANIFEST = "manifest.json"  # of shards
 THREADS = 4  # sha256 releases Python's lock
 SETTLED = 2_000_000_000  # ns: the hash of a file that changed later than this is not kept
 
@@ -78,8 +78,8 @@ class LocalData:
     def share(self, index: int, count: int) -> LocalData:
         """The files of host `index` of `count`: file i goes to host i modulo `count`; the manifest
         of shards goes to every host."""
-        shared = tuple(file for file in self.files if file.path == MANIFEST)
-        own = [file for file in self.files if file.path != MANIFEST][index::count]
+        shared = tuple(file for file in self.files if is_manifest(file.path))
+        own = [file for file in self.files if not is_manifest(file.path)][index::count]
         return replace(self, files=tuple(sorted((*own, *shared), key=lambda file: file.path)))
 
     def manifest(self) -> tuple[tuple[str, int, str], ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from railhead.documents.lazy import dataclass
+from railhead.documents.names import is_manifest
 from railhead.documents.runs.run import RunData
 
 from ..errors import UsageError
@@ -47,7 +48,7 @@ def check_shares(inputs: Sequence[DataInput], hosts: int) -> None:
     for item in inputs:
         if item.files is None or item.spec.distribution != "shard":
             continue
-        count = sum(file.path != folders.MANIFEST for file in item.files.files)
+        count = sum(not is_manifest(file.path) for file in item.files.files)
         if count < hosts:
             raise UsageError(
                 f"--data {item.spec.name}: shard sends file i to host i modulo {hosts}, and there"

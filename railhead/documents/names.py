@@ -44,3 +44,14 @@ def owner_name(text: str) -> str | None:
     for a text without a letter or digit."""
     kept = re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
     return kept if kept.strip("-") else None
+
+
+# --- Shards --------------------------------------------------------------------------------
+
+MANIFEST = "manifest.json"  # of a folder of shards; the file of its columns is beside it
+COLUMNS = re.compile(r"manifest-[0-9a-f]{16}\.columns")
+
+
+def is_manifest(name: str) -> bool:
+    """Whether a file belongs to the manifest of shards: each host needs it."""
+    return name == MANIFEST or bool(COLUMNS.fullmatch(name))

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,7 @@ def show(options: argparse.Namespace) -> None:
     """Print the manifest's schema and sizes."""
     shards = manifest.load(open_store(options.uri))
     print(summary(options.uri, shards))
-    document = shards.document()
-    for name, value in document["schema"].items():
+    for name, value in asdict(shards.schema).items():
         print(f"  {name}: {json.dumps(value)}")
     for item in shards.shards:
         print(f"  {item.name}  {item.records} records  {item.bytes} bytes  {item.sha256}")
@@ -110,7 +110,7 @@ def report(text: str) -> None:
 
 def summary(uri: str, shards: manifest.Manifest) -> str:
     """One line."""
-    size = sum(item.bytes for item in shards.shards)
+    size = sum(shards.sizes)
     return f"{uri}: {shards.records} records in {len(shards.shards)} shards, {size} bytes"
 
 

@@ -23,6 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from railhead.documents.names import MANIFEST
+
 from . import DataError
 from .shards import manifest
 from .store import Item, NothingThereError, Store
@@ -87,7 +89,7 @@ def wanted(store: Store, items: Sequence[Item]) -> list[Wanted]:
         DataError: the manifest is wrong, or a shard is missing or has another size.
     """
     hashes = {}
-    if any(item.name == manifest.NAME for item in items):
+    if any(item.name == MANIFEST for item in items):
         shards = manifest.load(store)
         manifest.check_sizes(store, shards)
         hashes = {shard.name: shard.sha256 for shard in shards.shards}

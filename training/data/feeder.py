@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from railhead.documents.names import MANIFEST, is_manifest
+
 from . import DataError
 from .part import Part
 from .records import segments
@@ -89,12 +91,13 @@ class Feeder:
 
     def files(self, epoch: int) -> Sequence[tuple[Item, int | None]]:
         """The files of an epoch in order, with the number of records where a manifest says it."""
-        items = self.store.items()
+        found = self.store.items()
+        items = [item for item in found if not is_manifest(item.name)]
         records: dict[str, int] = {}
-        if any(item.name == manifest.NAME for item in items):
+        if any(item.name == MANIFEST for item in found):
             shards = manifest.load(self.store)
             manifest.check_sizes(self.store, shards)
-            records = {shard.name: shard.records for shard in shards.shards}
+            records = dict(zip(shards.names, shards.counts, strict=True))
             items = [item for item in items if item.name in records]
         chosen = [(item, records.get(item.name)) for item in self.part.of(items)]
         if self.shuffle is not None:

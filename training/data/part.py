@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from railhead.documents.names import is_manifest
+
 from ..config import ConfigError
 from . import DataError
 from .store import Item
@@ -32,8 +34,8 @@ class Part:
         Raises:
             DataError: there are fewer files than parts, so that a part is empty.
         """
-        shared = [item for item in items if item.name == "manifest.json"]
-        own = [item for item in items if item not in shared][self.index :: self.count]
+        shared = [item for item in items if is_manifest(item.name)]
+        own = [item for item in items if not is_manifest(item.name)][self.index :: self.count]
         if not own:
             raise DataError(f"part {self.index}/{self.count} is empty: {len(items)} files")
         return own + shared

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from railhead.documents.names import MANIFEST
+
 from ..config import ConfigError, TrainConfig
 from ..registry import DATASETS
 from ..tasks import names_of, task_of
@@ -19,7 +21,6 @@ from .arrays import Arrays
 from .cache import Report, download_all
 from .formats.labels import check_classes, name_of
 from .moments import moments_of
-from .shards.manifest import NAME
 from .store import Item, open_store
 from .uri import DataSource
 
@@ -102,13 +103,14 @@ def read(
         DataError: the data cannot be read, has no samples, or a value that is not finite.
     """
     items = open_store(data.uri).items() if data.location else []
-    if any(item.name == NAME for item in items) or (data.path / NAME).is_file():
+    if any(item.name == MANIFEST for item in items) or (data.path / MANIFEST).is_file():
         from .shards import shard_files
 
         splits: dict[str, Any] = shard_files.open_shards(data, config, report)
     elif data.mode == "stream":
         raise DataError(
-            f"{data.uri} has no {NAME}: mode stream reads shards, which the task data shard makes"
+            f"{data.uri} has no {MANIFEST}: mode stream reads shards, which the task data shard "
+            "makes"
         )
     else:
         splits = module.read(local_path(data, items, report), config)

@@ -109,8 +109,9 @@ class Folder:
         path = self.root / name
         try:
             with path.open("rb", buffering=0) as file:
-                data = os.pread(file.fileno(), end - start, start)
-                etag = etag_of(os.fstat(file.fileno()))
+                status = os.fstat(file.fileno())
+                data = os.pread(file.fileno(), max(0, min(end, status.st_size) - start), start)
+                etag = etag_of(status)
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}") from None
         if etag != self.etags.setdefault(name, etag):

@@ -18,13 +18,13 @@ import tempfile
 from collections.abc import Iterator
 
 from railhead.documents.lazy import dataclass
+from railhead.documents.names import is_manifest
 from railhead.documents.runs.run import RunData, RunDocument, Script
 
 from ..base import locks
 
 VARIABLE = "RAILHEAD_DATA_"
 MEMORY = "/dev/shm"  # a file system in memory; without it, streams are on the disk
-MANIFEST = "manifest.json"  # of shards: every host needs it
 RECORD = "@railhead "
 PDEATHSIG = 1  # prctl: a signal for this process when its parent dies
 
@@ -130,7 +130,7 @@ def share_of(path: str, share: str, index: int, count: int) -> str:
         if os.path.isdir(share):
             return share
         names = part_of(sorted(files_in(path)), index, count)
-        if all(name == MANIFEST for name in names):
+        if all(map(is_manifest, names)):
             raise SystemExit(
                 f"railhead: {path} has no file for host {index + 1} of {count}: shard gives file i "
                 f"to host i modulo {count}. Give each host all of it: without ,shard"
@@ -148,8 +148,8 @@ def share_of(path: str, share: str, index: int, count: int) -> str:
 
 def part_of(names: list[str], index: int, count: int) -> list[str]:
     """The names of one part; a manifest belongs to every part."""
-    own = [name for name in names if name != MANIFEST][index::count]
-    return own + [name for name in names if name == MANIFEST]
+    own = [name for name in names if not is_manifest(name)][index::count]
+    return own + [name for name in names if is_manifest(name)]
 
 
 def files_in(path: str) -> Iterator[str]:

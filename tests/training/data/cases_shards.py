@@ -16,12 +16,13 @@ import tensorflow as tf
 from samples.files import image_folder, load, mnist_folder
 from standins.case_runner import case, refused, replaced
 
+from railhead.documents.names import MANIFEST
 from training import input_pipeline
 from training.config import TrainConfig
 from training.data import splits, store
 from training.data.__main__ import main as data_command
 from training.data.formats import images, mnist
-from training.data.shards import manifest, shard_files, shard_writer, stream
+from training.data.shards import shard_files, shard_writer, stream
 from training.data.uri import DataSource
 from training.evaluation import worst
 from training.tasks import task_of
@@ -233,9 +234,9 @@ def shards_that_are_wrong_are_named(folder: Path) -> None:
     assert f"{first} is altered" in dataset.train.find_fault()
     first.unlink()
     assert f"{first} is missing" in failed("verify", str(shards))
-    path = shards / manifest.NAME
-    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    assert "has version 2, this reads 1" in failed("show", str(shards))
+    path = shards / MANIFEST
+    path.write_text(path.read_text().replace('"version": 2', '"version": 3'))
+    assert "has version 3, this reads 1 to 2" in failed("show", str(shards))
     with refused("holds shards already"):
         shard_writer.write(dataset.train, str(folder / "again"), 2)
     path.write_text("{}")

@@ -48,7 +48,7 @@ def trained(
     """The sample number at each position, each replica reading only its own lanes."""
     lanes = lanes_for(replicas)
     plan = Epoch(sum(counts), batch, replicas, lanes, start)
-    found = {}
+    found: dict[int, int] = {}
     for replica in range(replicas):
         readers = {}
         for lane in (lane for lane in range(lanes) if lane % replicas == replica):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from training.data.arrays import Arrays
-from training.data.shards import manifest
+from training.data.shards import columns, manifest
 from training.data.shards.shard_writer import write_all
 from training.data.store import Folder
 
@@ -26,5 +26,5 @@ def write(_: Path, place: str) -> None:
             written = write_all(arrays, part, 1, 0, lambda path: None)
             (part / written.shards[0].name).rename(folder / f"shard-{number}")
             values = list(vars(written.shards[0]).values())
-            described.append(manifest.Shard(f"shard-{number}", *values[1:]))
+            described.append(columns.Shard(f"shard-{number}", *values[1:]))
         manifest.write(Folder(folder), manifest.Manifest(written.schema, tuple(described)))

@@ -1,11 +1,14 @@
 """The manifest of a folder of shards: what each file contains. Standard library only.
 
-    manifest.json   {"format": "railhead-shards", "version": 1, "records": 1437,
-                     "schema": {...}, "shards": [{"name", "records", "bytes", "sha256",
-                                                  "every", "offsets"}, ...]}
+    manifest.json   {"format": "railhead-shards", "version": 2, "records": 1437, "shards": 16,
+                     "schema": {...}, "file": "manifest-<digest>.columns", "names": {...},
+                     "columns": {...}}
 
-A shard is a TFRecord file of tf.train.Example records with the features `input` and `label`.
-`offsets` are the places in the file of the records `every`, 2 * `every` and so on: a stream that
+The numbers of the shards are in a file beside it (`columns`). Version 1 has them in `shards` of
+manifest.json: [{"name", "records", "bytes", "sha256", "every", "offsets"}, ...].
+
+A shard is a TFRecord file of tf.train.Example records with the features `input` and `label`. The
+offsets are the places in the file of the records `every`, 2 * `every` and so on: a stream that
 begins inside a shard reads little of what is before.
 """
 
@@ -13,20 +16,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from railhead.documents.names import MANIFEST
 
 from .. import DataError
 from ..records import frames
 from ..store import Store
+from .columns import Shard, Table, name_fault, offsets_fault, packed
 
-NAME = "manifest.json"
 FORMAT = "railhead-shards"
-VERSION = 1
+VERSION = 2
 ENCODINGS = ("uint8", "float32", "int64", "image")
 PIECES = 32  # of a shard, between offsets
 PIECE = 8 << 20  # bytes that are read at once
@@ -47,109 +50,106 @@ class Schema:
 
 
 @dataclass(frozen=True)
-class Shard:
-    """One file."""
-
-    name: str
-    records: int
-    bytes: int
-    sha256: str
-    every: int = 0
-    offsets: tuple[int, ...] = ()
-
-    def place(self, record: int) -> tuple[int, int]:
-        """From which byte to read for a record, and how many records to skip from there."""
-        known = min(record // self.every, len(self.offsets)) if self.every else 0
-        return (self.offsets[known - 1], record - known * self.every) if known else (0, record)
-
-    def end(self, record: int) -> int:
-        """A byte that is not before the end of the records below `record`."""
-        known = -(-record // self.every) if self.every else 0
-        return self.offsets[known - 1] if 0 < known <= len(self.offsets) else self.bytes
-
-
-@dataclass(frozen=True)
 class Manifest:
     """All files of a folder."""
 
     schema: Schema
-    shards: tuple[Shard, ...]
+    shards: Sequence[Shard]
 
     @property
-    def counts(self) -> list[int]:
+    def counts(self) -> Sequence[int]:
         """The records of each shard."""
+        if isinstance(self.shards, Table):
+            return self.shards.records
         return [shard.records for shard in self.shards]
 
     @property
-    def records(self) -> int:
-        return sum(shard.records for shard in self.shards)
+    def sizes(self) -> Sequence[int]:
+        """The bytes of each shard."""
+        if isinstance(self.shards, Table):
+            return self.shards.bytes
+        return [shard.bytes for shard in self.shards]
 
-    def document(self) -> dict[str, Any]:
-        """As it is written to manifest.json."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "records": self.records,
-            "schema": asdict(self.schema),
-            "shards": [asdict(shard) for shard in self.shards],
-        }
+    @property
+    def names(self) -> Iterable[str]:
+        """The name of each shard."""
+        if isinstance(self.shards, Table):
+            return self.shards.names()
+        return [shard.name for shard in self.shards]
+
+    @property
+    def records(self) -> int:
+        return sum(self.counts)
 
 
 def write(store: Store, manifest: Manifest) -> None:
-    """Write manifest.json; last, because it says that the shards are whole."""
-    store.put(NAME, (json.dumps(manifest.document(), indent=1) + "\n").encode())
+    """Write the columns, then manifest.json: last, because it says that the shards are whole."""
+    columns = packed(manifest.shards)
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "records": manifest.records,
+        "shards": len(manifest.shards),
+        "schema": asdict(manifest.schema),
+        **columns.head,
+    }
+    store.put(columns.head["file"], columns.content)
+    store.put(MANIFEST, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def load(store: Store) -> Manifest:
     """Read and check the manifest; DataError where it is missing or not of this format."""
-    return parse(store.read(NAME), f"{store.uri}/{NAME}")
+    return parse(store.read(MANIFEST), store)
 
 
-def parse(content: bytes, path: str) -> Manifest:
-    """The manifest in a file's content; DataError if it is not of this format."""
+def parse(content: bytes, store: Store) -> Manifest:
+    """The manifest in the content of a store's manifest.json; DataError if it is not of this
+    format."""
+    path = f"{store.uri}/{MANIFEST}"
     try:
         document = json.loads(content)
     except ValueError:
         raise DataError(f"{path} is not JSON") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DataError(f"{path} is not a manifest of {FORMAT}")
-    if document.get("version") != VERSION:
-        raise DataError(f"{path} has version {document.get('version')!r}, this reads {VERSION}")
+    if (version := document.get("version")) not in (1, VERSION):
+        raise DataError(f"{path} has version {version!r}, this reads 1 to {VERSION}")
     try:
-        return _manifest(document)
-    except (KeyError, TypeError, ValueError) as error:
+        if version == 1:
+            shards: Sequence[Shard] = shards_of_version_1(document)
+        else:
+            shards = Table(store, document, int(document["shards"]))
+        found = Manifest(_schema(document), shards)
+        if document["records"] != found.records:
+            raise ValueError("the records of the shards do not add up")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{path} is damaged: {error}") from None
+    return found
 
 
-def _manifest(document: dict[str, Any]) -> Manifest:
+def _schema(document: dict[str, Any]) -> Schema:
     fields = dict(document["schema"])
     fields["shape"] = tuple(int(size) for size in fields["shape"])
     fields["classes"] = tuple(str(name) for name in fields["classes"])
     fields["columns"] = tuple(str(name) for name in fields.get("columns", ()))
     schema = Schema(**fields)
+    if schema.encoding not in ENCODINGS or schema.label not in ("int64", "float32"):
+        raise ValueError(f"schema {schema.encoding!r}, {schema.label!r}")
+    return schema
+
+
+def shards_of_version_1(document: dict[str, Any]) -> tuple[Shard, ...]:
+    """Those that the document itself lists, checked."""
     shards = tuple(
         Shard(**{**shard, "offsets": tuple(shard.get("offsets", ()))})
         for shard in document["shards"]
     )
-    if schema.encoding not in ENCODINGS or schema.label not in ("int64", "float32"):
-        raise ValueError(f"schema {schema.encoding!r}, {schema.label!r}")
     for shard in shards:
-        if not re.fullmatch(r"[\w-][\w.-]*", shard.name):
-            raise ValueError(f"name of a shard {shard.name!r}")
         if shard.records < 0 or shard.bytes < 0:
             raise ValueError(f"sizes of shard {shard.name}")
-        if not _has_valid_offsets(shard):
-            raise ValueError(f"offsets of shard {shard.name}")
-    if document["records"] != sum(shard.records for shard in shards):
-        raise ValueError("the records of the shards do not add up")
-    return Manifest(schema, shards)
-
-
-def _has_valid_offsets(shard: Shard) -> bool:
-    if not shard.offsets:
-        return True
-    ascending = all(a < b for a, b in pairwise((0, *shard.offsets, shard.bytes)))
-    return ascending and len(shard.offsets) == (shard.records - 1) // max(1, shard.every)
+        if fault := name_fault(shard.name) or offsets_fault(shard):
+            raise ValueError(fault)
+    return shards
 
 
 def described(name: str, frames_of_shard: Iterable[int], sha256: str) -> Shard:
@@ -166,12 +166,12 @@ def described(name: str, frames_of_shard: Iterable[int], sha256: str) -> Shard:
 def check_sizes(store: Store, manifest: Manifest) -> None:
     """Refuse a shard that is missing or has another size; fast, done before every training."""
     there = {item.name: item.bytes for item in store.items()}
-    for shard in manifest.shards:
-        path = f"{store.uri}/{shard.name}"
-        if shard.name not in there:
+    for name, wanted in zip(manifest.names, manifest.sizes, strict=True):
+        path = f"{store.uri}/{name}"
+        if name not in there:
             raise DataError(f"shard {path} is missing")
-        if (size := there[shard.name]) != shard.bytes:
-            raise DataError(f"shard {path} has {size} bytes, the manifest says {shard.bytes}")
+        if (size := there[name]) != wanted:
+            raise DataError(f"shard {path} has {size} bytes, the manifest says {wanted}")
 
 
 def verify(store: Store) -> Manifest:

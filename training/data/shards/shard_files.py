@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from railhead.documents.names import MANIFEST
+
 from ...config import TrainConfig
 from .. import DataError, Inputs, cache
 from ..arrays import as_inputs, first_not_finite
@@ -266,8 +268,8 @@ def open_shards(data: DataSource, config: TrainConfig, report: cache.Report) -> 
         DataError: the manifest is wrong, or a shard is missing or has another size.
     """
     store = open_store(data.uri)
-    content = store.read(manifest.NAME)
-    shards = manifest.parse(content, f"{store.uri}/{manifest.NAME}")
+    content = store.read(MANIFEST)
+    shards = manifest.parse(content, store)
     manifest.check_sizes(store, shards)
     if data.mode == "stream":
         source: Source = Streamed(store, shards)
@@ -282,7 +284,7 @@ def open_shards(data: DataSource, config: TrainConfig, report: cache.Report) -> 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """Refused: this folder has no manifest; `open_shards` reads those that have one."""
-    raise DataError(f"{folder} has no {manifest.NAME}: the task data shard makes it")
+    raise DataError(f"{folder} has no {MANIFEST}: the task data shard makes it")
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:

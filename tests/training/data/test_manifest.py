@@ -1,0 +1,206 @@
+"""The manifest of shards: columns, the older JSON, and what is wrong in either."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+from samples.shards import SCHEMA, make_shards
+
+from railhead.documents.names import MANIFEST, is_manifest
+from training.data import DataError
+from training.data.shards import manifest
+from training.data.shards.columns import Pattern, Shard, Table
+from training.data.shards.manifest import Manifest
+from training.data.store import Folder
+
+
+def shards_of(*names: str) -> tuple[Shard, ...]:
+    """Files of different sizes; every second one with offsets."""
+    return tuple(
+        Shard(name, 10 + k, 10_000 + k, hashlib.sha256(name.encode()).hexdigest())
+        if k % 2
+        else Shard(name, 10 + k, 10_000 + k, "ab" * 32, 7, (400 + k, 900)[: (9 + k) // 7])
+        for k, name in enumerate(names)
+    )
+
+
+def version_1(found: Manifest) -> bytes:
+    """As it was written before."""
+    document = {
+        "format": "railhead-shards",
+        "version": 1,
+        "records": found.records,
+        "schema": asdict(found.schema),
+        "shards": [asdict(shard) for shard in found.shards],
+    }
+    return json.dumps(document).encode()
+
+
+COUNTED = tuple(f"part-{k:05d}-of-00012" for k in range(12))
+NAMES = [COUNTED, ("b/x.tfrecord", "a 1.tfrecord", "ä-0.tfrecord"), ("0.tfrecord",), ()]
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_a_manifest_comes_back_as_it_was(tmp_path: Path, names: tuple[str, ...]) -> None:
+    shards = shards_of(*names)
+    manifest.write(Folder(tmp_path), Manifest(SCHEMA, shards))
+    found = manifest.load(Folder(tmp_path))
+    assert found.schema == SCHEMA and isinstance(found.shards, Table)
+    for one, other in zip(found.shards, shards, strict=True):
+        assert (one.name, one.records, one.bytes, one.sha256) == (
+            other.name, other.records, other.bytes, other.sha256
+        )  # fmt: skip
+        assert list(one.offsets) == list(other.offsets)
+        for record in range(one.records + 1):
+            assert (one.place(record), one.end(record)) == (other.place(record), other.end(record))
+    assert list(found.names) == list(names) and found.records == sum(s.records for s in shards)
+    manifest.write(Folder(tmp_path / "copy"), found)
+    for path in tmp_path.glob("manifest*"):
+        assert (tmp_path / "copy" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_an_older_manifest_is_read_as_before(tmp_path: Path) -> None:
+    make_shards(tmp_path / "a")
+    new = manifest.load(Folder(tmp_path / "a"))
+    (tmp_path / "a" / MANIFEST).write_bytes(version_1(Manifest(new.schema, shards_of(*COUNTED))))
+    old = manifest.load(Folder(tmp_path / "a"))
+    assert old == Manifest(new.schema, shards_of(*COUNTED))
+    assert (old.counts, old.sizes) == ([10 + k for k in range(12)], [10_000 + k for k in range(12)])
+
+
+def test_an_older_manifest_knows_wrong_offsets_and_names(tmp_path: Path) -> None:
+    shards = shards_of(*COUNTED)
+    whole = json.loads(version_1(Manifest(SCHEMA, shards)))
+    here = Folder(tmp_path)
+    changes: list[tuple[str, Any, str]] = [
+        ("offsets", [5, 5], "offsets of shard part-00002"),
+        ("offsets", [5, 6], "offsets of shard part-00002"),
+        ("offsets", [10**9], "offsets of shard part-00002"),
+        ("name", "../x", "name of a shard '../x'"),
+        ("name", "/x", "name of a shard '/x'"),
+        ("bytes", -1, "sizes of shard part-00002"),
+    ]
+    for key, value, fault in changes:
+        document = json.loads(json.dumps(whole))
+        document["shards"][2][key] = value
+        with pytest.raises(DataError, match=f"is damaged: {fault}"):
+            manifest.parse(json.dumps(document).encode(), here)
+    for shard in whole["shards"]:
+        del shard["offsets"], shard["every"]
+    found = manifest.parse(json.dumps(whole).encode(), here)
+    assert found.shards[0].place(7) == (0, 7)
+
+
+def broken(change: Callable[[dict[str, Any]], Any], folder: Path) -> str:
+    """The message about a manifest whose head was changed."""
+    manifest.write(Folder(folder), Manifest(SCHEMA, shards_of("b", "a", "c")))
+    document = json.loads((folder / MANIFEST).read_text())
+    change(document)
+    (folder / MANIFEST).write_text(json.dumps(document))
+    with pytest.raises(DataError) as caught:
+        list(manifest.verify(Folder(folder)).shards)
+    return str(caught.value)
+
+
+def test_a_head_that_is_wrong_is_named(tmp_path: Path) -> None:
+    def columns(name: str, **values: Any) -> Callable[[dict[str, Any]], Any]:
+        return lambda document: document["columns"][name].update(values)
+
+    cases: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+        (lambda d: d.update(records=1), "the records of the shards do not add up"),
+        (lambda d: d.update(shards=2), "column records has 3 items, not 2"),
+        (lambda d: d.update(shards=-1), "column records has 3 items, not -1"),
+        (lambda d: d.update(file="../secret"), "'../secret' is not the name of a file of columns"),
+        (lambda d: d.update(file=["x"]), "is damaged"),
+        (lambda d: d.pop("columns"), "is damaged: 'columns'"),
+        (lambda d: d["columns"].pop("bytes"), "is damaged: 'bytes'"),
+        (columns("records", sha256="0"), "column records has another sha256"),
+        (columns("bytes", bytes=23), "is damaged"),
+        (columns("bytes", bytes=10**12), "ends after"),
+        (columns("records", at=-8), "Invalid argument"),
+    ]
+    for number, (change, fault) in enumerate(cases):
+        assert fault in broken(change, tmp_path / str(number)), fault
+
+
+def test_columns_that_are_wrong_are_named_when_they_are_read(tmp_path: Path) -> None:
+    shards = shards_of("b", "a", "c")
+    faults = [
+        (0, "column records"),
+        (30, "column bytes"),
+        (50, "column sha256"),
+        (-1, "column names"),
+    ]
+    for position, fault in faults:
+        manifest.write(Folder(tmp_path), Manifest(SCHEMA, shards))
+        (path,) = tmp_path.glob("*.columns")
+        content = bytearray(path.read_bytes())
+        content[position] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=f"damaged: {fault} has another sha256"):
+            list(manifest.load(Folder(tmp_path)).shards)
+        path.unlink()
+    with pytest.raises(DataError, match="No such file"):
+        manifest.load(Folder(tmp_path))
+
+
+def test_of_two_writers_one_manifest_is_whole(tmp_path: Path) -> None:
+    """Each step of one between those of the other."""
+    one = Manifest(SCHEMA, shards_of("a", "b"))
+    other = Manifest(SCHEMA, shards_of("c", "d", "e"))
+    here = Folder(tmp_path)
+
+    class Between(Folder):
+        def put(self, name: str, content: Path | bytes) -> None:
+            if name == MANIFEST:
+                manifest.write(here, other)
+            super().put(name, content)
+
+    manifest.write(Between(tmp_path), one)
+    assert list(manifest.load(here).names) == ["a", "b"]
+    manifest.write(here, other)
+    assert list(manifest.load(here).names) == ["c", "d", "e"]
+
+
+def test_names_that_count_need_no_column() -> None:
+    assert Pattern.of([f"x/p-{k:03d}.gz" for k in range(12)]) == Pattern("x/p-", 3, ".gz")
+    assert Pattern.of(["a-1", "a-2"]) is Pattern.of(["a-0", "a-2"]) is None
+    assert Pattern.of(["2000-0", "2000-1"]) == Pattern("2000-", 1, "")
+
+
+def test_the_manifest_s_files_are_known_by_their_names(tmp_path: Path) -> None:
+    make_shards(tmp_path / "a")
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert [name for name in names if is_manifest(name)] == names[:2]
+    assert not is_manifest("manifest-1.columns") and not is_manifest("x/manifest.json")
+
+
+READ = """
+import sys
+from training.data.shards import manifest
+from training.data.store import Folder
+found = manifest.load(Folder(__import__("pathlib").Path(sys.argv[1])))
+assert found.records == 1_000_000 and sum(found.sizes) and found.shards[7].name.endswith("7-of-x")
+print(int(next(line for line in open("/proc/self/status") if "VmHWM" in line).split()[1]) // 1024)
+"""
+
+
+def test_a_manifest_of_a_hundred_thousand_shards_needs_few_bytes(tmp_path: Path) -> None:
+    """Of names, digests and offsets a reader has only what it asks for."""
+    shards = (Shard(f"{k:06d}-of-x", 10, 1000, "ab" * 32) for k in range(100_000))
+    manifest.write(Folder(tmp_path), Manifest(SCHEMA, tuple(shards)))
+    assert (tmp_path / MANIFEST).stat().st_size < 3000
+    (path,) = tmp_path.glob("*.columns")
+    assert path.stat().st_size == 100_000 * (8 + 8 + 32 + 4)
+    command = [sys.executable, "-S", "-c", READ, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    assert int(done.stdout) < 45, "MB; as JSON it took 130"
