@@ -9,6 +9,7 @@ The folders tell the story of a run, in this order:
 * plan         what has to be done and why; pure
 * ssh          connections, host keys, jump hosts, port forwards, file transfer
 * clouds       AWS, Google Cloud and local hosts: machines, buckets, costs
+* costs        when machines ran, and what they cost
 * data         the data of a run: what `--data` names, and how it reaches the hosts
 * provision    makes hosts ready: system packages, drivers, runtimes, Horovod
 * runs         starts a run, follows it, cancels it, fetches its results
@@ -24,6 +25,5 @@ The folders tell the story of a run, in this order:
 * cli          tasks, and the hosts that a command is about
 * interface    `import railhead`
 
-A folder imports only folders above it, `gpu_tools` (`make gpu-check`) those above `workflows`.
-`host` is sent to hosts; its folders have an order of their own. More: docs/architecture.md.
+A folder imports those above it, `gpu_tools` those above `workflows`. `host` is sent to hosts.
 """

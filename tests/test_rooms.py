@@ -29,7 +29,7 @@ ORDER = (
     ("facts",),
     ("plan",),
     ("ssh", "clouds"),
-    ("data",),
+    ("data", "costs"),
     ("provision", "runs"),
     ("lifecycle", "evaluation", "report"),
     ("health", "leaks", "serving", "doctor", "project"),

@@ -50,7 +50,9 @@ class NoCredentials(UsageError):
 class InstanceState:
     """The state of one instance that the cloud reports; `source` names the API call, `at` its
     time. `serial` identifies the instance: a new one with the same name has another. `certain`: it
-    was read on this computer; what a cloud reports may be older than what it reported before."""
+    was read on this computer; what a cloud reports may be older than what it reported before.
+    `created`, `started` and `stopped` (the last time of each, seconds since 1970) are the cloud's
+    times, where it reports them."""
 
     state: str
     address: str | None
@@ -60,6 +62,9 @@ class InstanceState:
     port: int | None = None
     serial: str = ""
     certain: bool = False
+    created: float | None = None
+    started: float | None = None
+    stopped: float | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Both return a receipt: the states that the cloud reports, and what still costs m
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -16,6 +17,7 @@ from ..clouds.bucket import Bucket
 from ..console.output import Reporter, print_lines, print_result
 from ..console.text import count
 from ..console.wait import Clock
+from ..costs import bill, ledger
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import local_state, pulumi_lock, pulumi_stack
 from ..inventory.clouds import STATE_TYPES
@@ -119,17 +121,22 @@ def stop_with_receipt(
         (halt or cloud.stop)()
     except RailheadError as error:
         lines.append(Line("stop", error.message, verified=False))
-    lines += stopped_lines(cloud, report, clock)
+    lines += stopped_lines(inventory, cloud, report, clock)
     lines += cost_lines(cloud, inventory.target)
     lines += result_lines(inventory)
     return Receipt(inventory.name, base.utc_now(), tuple(lines))
 
 
-def stopped_lines(cloud: Cloud, report: Reporter, clock: Clock | None) -> list[Line]:
-    """Wait, with a time limit, until the cloud reports all as stopped; one line per machine."""
+def stopped_lines(
+    inventory: Inventory, cloud: Cloud, report: Reporter, clock: Clock | None
+) -> list[Line]:
+    """Wait, with a time limit, until the cloud reports all as stopped; one line per machine, and
+    one with what they have cost."""
     times = StopTimes(cloud)
     states = base.wait_for_state(times, STOPPED, report=report, clock=clock)
-    return [machine_line(name, s, times.stopped_at.get(name, "")) for name, s in states.items()]
+    lines = [machine_line(name, s, times.stopped_at.get(name, "")) for name, s in states.items()]
+    noted = ledger.note(inventory, states)
+    return [*lines, Line("cost", bill.so_far(noted, time.time()))] if noted else lines
 
 
 def result_lines(inventory: Inventory) -> list[Line]:
@@ -198,7 +205,7 @@ def destroy(
         return _receipt(machines, lines)
     lines = [empty_bucket(to_empty, report)] if to_empty else remove_wheels(inventory, report)
     lines += _pulumi_destroy(machines)
-    lines += stopped_lines(cloud, report, clock)
+    lines += stopped_lines(inventory, cloud, report, clock)
     lines += remaining_machines(machines)
     lines += cost_lines(cloud, inventory.target)
     local_state.forget_cluster(inventory.name)

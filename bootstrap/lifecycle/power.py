@@ -5,6 +5,7 @@ States and addresses are read from the cloud by machine id, never from Pulumi's 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -19,6 +20,7 @@ from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
 from ..clouds.host_key_store import HostKeyStore
 from ..console.output import Reporter, confirm, print_result
 from ..console.wait import Clock, wait_until
+from ..costs import bill, ledger
 from ..errors import (
     Command,
     Hint,
@@ -68,6 +70,7 @@ def cluster_status(inventory: Inventory) -> ClusterStatus:
 
 def _query(inventory: Inventory, cloud: Cloud) -> ClusterStatus:
     instance_states = cloud.instance_states()
+    ledger.note(inventory, instance_states)
     hosts = tuple(_at_current_address(h, instance_states[h.name]) for h in inventory.hosts)
     parts = [inventory.cloud, "" if inventory.kind.this_machine else cloud.account()]
     parts += [inventory.region or "", f"stack {inventory.stack}" if inventory.stack else ""]
@@ -398,6 +401,8 @@ def print_status(
     some = len(status.not_running) < len(status.instance_states)
     if price := stop_policy.price(status.inventory):
         report(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
+    if noted := ledger.note(status.inventory, status.instance_states):
+        report(f"cost so far: {bill.so_far(noted, time.time())}")
     bad = {
         n: d
         for n, d in cloud_deadlines.items()

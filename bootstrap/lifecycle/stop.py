@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..clouds import base
 from ..console.output import Reporter
 from ..console.wait import Clock
+from ..costs import bill, ledger
 from ..errors import HostsBusy, RunFailed
 from ..inventory.hosts import Inventory
 from ..runs.launch import StopPolicy
@@ -61,7 +63,9 @@ def stop(
     """
     cloud = base.cloud_of(inventory)
     stop_or_terminate(inventory, cloud, yes=yes, discard=discard, command=STOP, ask=held.ask)()
-    stop_policy.wait_for_stop(cloud, report, clock=clock)
+    states = stop_policy.wait_for_stop(cloud, report, clock=clock)
+    if noted := ledger.note(inventory, states):
+        report(f"cost so far: {bill.so_far(noted, time.time())}")
     for cost in cloud.costs():
         ends = cost.command.plus(**inventory.target)
         report(f"still bills: {cost.what}: {price(cost)}; {ends} ends it")

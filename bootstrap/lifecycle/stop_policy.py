@@ -17,6 +17,7 @@ from ..clouds import base
 from ..clouds.base import STOPPED, Deadline, most_urgent
 from ..console.output import Reporter, print_result
 from ..console.wait import Clock
+from ..costs import ledger
 from ..errors import Command, Hint, HostsFailed, RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
@@ -166,6 +167,7 @@ def wait_after_run(
         machines = base.cloud_of(stack_machines.of_now(inventory, report))
         cloud = _Stopping(machines, run, chief)
         states = wait_for_stop(cloud, report, clock=clock)
+        ledger.note(inventory, states)
         for name, why in cloud.left.items():
             status = Command("status", **inventory.target)
             notice(f"[{name}] keeps running: {why}; {status} says until when")

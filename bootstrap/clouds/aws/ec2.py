@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
+from datetime import datetime
 from typing import Any
 
 from railhead.documents.clouds import COMMON_FACTS
@@ -20,6 +22,7 @@ STATES = {
     "terminated": "gone",
 }
 PAGE = 500
+STOPPED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 # Any region lists all others: this one where the user has configured none.
 REGION_OF_LISTS = COMMON_FACTS["aws"].default_region
 
@@ -60,6 +63,25 @@ class Group:
     GroupId: str
 
 
+def seconds_of(at: object) -> float | None:
+    """A time of EC2 as seconds since 1970; None where it has none."""
+    return at.timestamp() if isinstance(at, datetime) else None
+
+
+@dataclass(frozen=True)
+class AttachedDisk:
+    """The disk of a device."""
+
+    AttachTime: Any = None  # a datetime
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A device of an instance."""
+
+    Ebs: AttachedDisk = AttachedDisk()
+
+
 @dataclass(frozen=True)
 class Instance:
     """An instance."""
@@ -70,6 +92,8 @@ class Instance:
     LaunchTime: Any = None  # a datetime
     State: StateName = StateName()
     StateReason: Reason = Reason()
+    StateTransitionReason: str = ""
+    BlockDeviceMappings: tuple[Mapped, ...] = ()
     Placement: Location = Location()
     PublicIpAddress: str = ""
     PrivateIpAddress: str = ""
@@ -80,6 +104,19 @@ class Instance:
     def state(self) -> str:
         """One of base.STATES."""
         return STATES.get(self.State.Name, "unknown")
+
+    @property
+    def created(self) -> float | None:
+        """When its first disk was attached; seconds since 1970."""
+        times = [at for disk in self.BlockDeviceMappings if (at := seconds_of(disk.Ebs.AttachTime))]
+        return min(times, default=None)
+
+    @property
+    def stopped(self) -> float | None:
+        """When it was stopped or terminated last, by EC2's text: `(2026-11-01 10:00:00 GMT)`."""
+        found = STOPPED_AT.search(self.StateTransitionReason)
+        at = datetime.fromisoformat(f"{found[1]}+00:00") if found else None
+        return seconds_of(at)
 
     @property
     def is_spot(self) -> bool:

@@ -27,7 +27,7 @@ from ..base import (
 )
 from . import scheduler
 from .client import AwsClient, ask, connect
-from .ec2 import Instance, Rule, Rules, Volumes, account, reservations
+from .ec2 import Instance, Rule, Rules, Volumes, account, reservations, seconds_of
 from .s3 import S3
 
 EC2 = "EC2 DescribeInstances"
@@ -248,7 +248,15 @@ def _instance_state(instance: Instance, host: Host, now: str) -> InstanceState:
     stopped = instance.StateReason.Message if instance.state in STOPPED else ""
     reason = "; ".join(filter(None, [SPOT if instance.is_spot else "", stopped]))
     return InstanceState(
-        instance.state, address or None, EC2, now, reason, serial=instance.InstanceId
+        instance.state,
+        address or None,
+        EC2,
+        now,
+        reason,
+        serial=instance.InstanceId,
+        created=instance.created,
+        started=seconds_of(instance.LaunchTime),
+        stopped=instance.stopped,
     )
 
 

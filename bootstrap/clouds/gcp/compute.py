@@ -105,7 +105,9 @@ class Instance:
     statusMessage: str = ""
     zone: str = ""
     machineType: str = ""
+    creationTimestamp: str = ""
     lastStartTimestamp: str = ""
+    lastStopTimestamp: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: Tags = Tags()
     networkInterfaces: tuple[Interface, ...] = ()
@@ -148,6 +150,14 @@ class Instance:
             return _moment(own)
         began = self.lastStartTimestamp
         return _moment(began) + timedelta(seconds=int(self.seconds)) if began else None
+
+
+def seconds_of(text: str) -> float | None:
+    """A time of Compute as seconds since 1970; None where it has none."""
+    try:
+        return _moment(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _moment(text: str) -> datetime:

@@ -26,7 +26,7 @@ from ..base import (
     utc_now,
 )
 from .client import GoogleClient, connect, wait_for_operation
-from .compute import Disk, Firewall, Firewalls, GuestAttributes, Instance
+from .compute import Disk, Firewall, Firewalls, GuestAttributes, Instance, seconds_of
 from .gcs import Gcs
 
 T = TypeVar("T")
@@ -237,7 +237,17 @@ def _instance_state(instance: Instance | None, host: Host, now: str) -> Instance
     address = instance.interface.networkIP if private else instance.interface.public
     suspended = "suspended: its memory is billed" if instance.status == "SUSPENDED" else ""
     reason = suspended or instance.statusMessage
-    return InstanceState(instance.state, address or None, COMPUTE, now, reason, serial=instance.id)
+    return InstanceState(
+        instance.state,
+        address or None,
+        COMPUTE,
+        now,
+        reason,
+        serial=instance.id,
+        created=seconds_of(instance.creationTimestamp),
+        started=seconds_of(instance.lastStartTimestamp),
+        stopped=seconds_of(instance.lastStopTimestamp),
+    )
 
 
 def networks_of(rules: Iterable[Firewall], tags: Collection[str], port: int) -> tuple[str, ...]:

@@ -203,6 +203,16 @@ def test_disks_and_the_bucket_are_billed_while_machines_are_stopped(in_cloud: Cl
     assert bucket.amount == pytest.approx((3 << 20) / storage.GB * price)
 
 
+def test_the_cloud_says_when_its_machines_started_and_stopped(in_cloud: CloudSite) -> None:
+    before = in_cloud.cloud().instance_states()
+    in_cloud.cloud().stop()
+    in_cloud.settle()
+    after = in_cloud.cloud().instance_states()
+    for name, one in after.items():
+        started, stopped = before[name].started, one.stopped
+        assert started and stopped and stopped >= started and one.started == started
+
+
 def test_a_bucket_that_is_gone_or_not_there_costs_nothing(in_cloud: CloudSite) -> None:
     scheme = CLOUDS[in_cloud.inventory.cloud].scheme
     for bucket in (None, f"{scheme}://railhead-gone"):

@@ -116,7 +116,8 @@ class Compute:
                 started = datetime.now(timezone.utc).isoformat()
                 instance |= {"status": "RUNNING", "lastStartTimestamp": started}
             elif instance["status"] == "STOPPING":
-                instance["status"] = "TERMINATED"
+                stopped = datetime.now(timezone.utc).isoformat()
+                instance |= {"status": "TERMINATED", "lastStopTimestamp": stopped}
         for at in self.operations:
             self._end(at)
 

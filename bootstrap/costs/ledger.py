@@ -1,0 +1,139 @@
+"""When the machines of each stack existed and ran: ~/.railhead/costs/ID.json.
+
+The times are those of the cloud, in seconds since 1970. They are noted whenever a command reads the
+states of machines, and stay when a stack is destroyed. A machine that was started and stopped while
+no command looked has a gap, which the bill names.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+
+from railhead.documents.cluster import PricePart
+from railhead.documents.codec import decode, encode
+from railhead.documents.lazy import dataclass
+from railhead.documents.names import is_name
+
+from ..clouds.base import STOPPED, InstanceState
+from ..inventory import local_state
+from ..inventory.files import atomic_write
+from ..inventory.hosts import Inventory
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of a machine. `seen` is when it was last seen running, `until` when it stopped;
+    None while it runs. `unsure`: it stopped between the two, and the cloud does not say when."""
+
+    at: float
+    seen: float
+    until: float | None = None
+    unsure: bool = False
+
+
+@dataclass(frozen=True)
+class BilledMachine:
+    """A machine. Its disk exists from `created` to `deleted`. `parts`: what it is billed for."""
+
+    name: str
+    created: float
+    deleted: float | None = None
+    starts: tuple[Start, ...] = ()
+    parts: tuple[PricePart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The machines of a stack by their ids. `owner`: who pays, as the stack's tag has it."""
+
+    cluster: str
+    stack: str | None
+    cloud: str
+    owner: str | None = None
+    machines: Mapping[str, BilledMachine] = field(default_factory=dict)
+
+
+def observed(
+    before: BilledMachine | None, name: str, state: InstanceState, now: float
+) -> BilledMachine | None:
+    """A machine after its cloud has reported its state; None for one that was never seen. Pure."""
+    if before is None and state.state in ("gone", "unknown"):
+        return None
+    since = state.started or now
+    machine = before or BilledMachine(name, state.created or since)
+    if state.state == "unknown":
+        return machine
+    starts = _with_start(machine.starts, state, now)
+    if state.state in STOPPED:
+        starts = _ended(starts, state.stopped, now)
+    if state.state != "gone" or machine.deleted is not None:
+        return replace(machine, starts=starts)
+    return replace(machine, starts=starts, deleted=now if state.stopped is None else state.stopped)
+
+
+def _with_start(starts: tuple[Start, ...], state: InstanceState, now: float) -> tuple[Start, ...]:
+    """The starts with the one that the cloud reports. One before it that nobody saw end has ended
+    meanwhile."""
+    last = starts[-1] if starts else None
+    if state.started is None or (last and state.started <= last.at):
+        runs = last and last.until is None and state.state not in STOPPED
+        return (*starts[:-1], replace(last, seen=now)) if last and runs else starts
+    if last and last.until is None:
+        known = state.stopped is not None and last.at <= state.stopped <= state.started
+        until = state.stopped if known else state.started
+        starts = (*starts[:-1], replace(last, until=until, unsure=not known))
+    return (*starts, Start(state.started, now))
+
+
+def _ended(starts: tuple[Start, ...], stopped: float | None, now: float) -> tuple[Start, ...]:
+    """The starts, the last one ended: when the cloud says, otherwise between the last two looks."""
+    last = starts[-1] if starts else None
+    if last is None or last.until is not None:
+        return starts
+    known = stopped is not None and stopped >= last.at
+    until = stopped if known else now
+    return (*starts[:-1], replace(last, until=until, unsure=not known))
+
+
+def note(
+    inventory: Inventory, states: Mapping[str, InstanceState], now: float | None = None
+) -> Ledger | None:
+    """Record the states of a stack's machines; its ledger. None for hosts of no cloud."""
+    name = inventory.cluster_id or inventory.name
+    if not inventory.kind.in_cloud or not is_name(name):
+        return None
+    now = time.time() if now is None else now
+    before = find(name) or Ledger(inventory.name, inventory.stack, inventory.cloud)
+    machines = dict(before.machines)
+    parts = inventory.price.parts if inventory.price else ()
+    for host in inventory.hosts:
+        if host.id and host.name in states:
+            seen = observed(machines.get(host.id), host.name, states[host.name], now)
+            if seen:
+                machines[host.id] = replace(seen, parts=parts or seen.parts)
+    after = replace(before, stack=inventory.stack or before.stack, machines=machines)
+    if machines and after != before:
+        atomic_write(_path(name), json.dumps(encode(after), indent=1) + "\n")
+    return after
+
+
+def find(name: str) -> Ledger | None:
+    """The ledger of a stack by its id; None where there is none, or it is damaged."""
+    try:
+        return decode(Ledger, json.loads(_path(name).read_text()))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def every() -> list[Ledger]:
+    """All ledgers that can be read."""
+    paths: Iterable[Path] = sorted((local_state.home() / "costs").glob("*.json"))
+    return [ledger for path in paths if (ledger := find(path.stem))]
+
+
+def _path(name: str) -> Path:
+    return local_state.home() / "costs" / f"{name}.json"

@@ -1,0 +1,196 @@
+"""When machines ran, from what their cloud says whenever a command looks, and the bill of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bootstrap.clouds.base import InstanceState
+from bootstrap.costs import ledger
+from bootstrap.costs.bill import Period, cost_of, covered, hours, idle_part, per_hour
+from bootstrap.costs.ledger import BilledMachine, Ledger, Start, observed
+from bootstrap.inventory.hosts import Host, Inventory
+from railhead.money import host
+from railhead.money.host import Wanted
+from railhead.money.table import shipped
+
+H = 3600.0
+T0 = 1_760_000_000.0
+PRICE = host.documented(host.parts_of(Wanted("aws", "us-east-1", "g4dn.xlarge"), shipped("aws")), 1)
+UNKNOWN = host.documented(
+    host.parts_of(Wanted("aws", "eu-west-3", "g4dn.xlarge"), shipped("aws")), 1
+)
+
+
+def state(name: str, started: float | None = None, stopped: float | None = None) -> InstanceState:
+    """As the cloud reports it; times in hours."""
+    at = [None if hour is None else T0 + hour * H for hour in (started, stopped)]
+    return InstanceState(name, None, "EC2", "", started=at[0], stopped=at[1], created=T0)
+
+
+def after(*looks: tuple[float, InstanceState]) -> BilledMachine:
+    machine: BilledMachine | None = None
+    for hour, one in looks:
+        machine = observed(machine, "m1", one, T0 + hour * H)
+    assert machine
+    return replace(machine, parts=PRICE.parts)
+
+
+def times(machine: BilledMachine) -> list[tuple[float, float | None]]:
+    """The starts and ends, in hours."""
+    return [
+        ((s.at - T0) / H, None if s.until is None else (s.until - T0) / H) for s in machine.starts
+    ]
+
+
+def bill(machine: BilledMachine, since: float, until: float) -> str:
+    one = Ledger("gpu", "dev", "aws", machines={"i-1": machine})
+    return str(cost_of(one, Period(T0 + since * H, T0 + until * H)))
+
+
+def test_the_times_are_the_clouds_not_those_of_the_looks() -> None:
+    machine = after((2, state("running", 0)), (5, state("stopped", 0, 3.5)))
+    assert times(machine) == [(0, 3.5)]
+    assert bill(machine, 0, 5) == "1.91 USD"  # 3.5 x 0.531 + 5 x 100 x 0.08 / 730
+
+
+def test_two_starts_that_were_both_seen() -> None:
+    machine = after(
+        (1, state("running", 0)),
+        (3, state("stopped", 0, 2)),
+        (6, state("running", 5, 2)),
+    )
+    assert times(machine) == [(0, 2), (5, None)]
+    assert bill(machine, 0, 7) == "2.20 USD"  # 4 x 0.531 + 7 x 0.010959
+
+
+def test_a_stop_that_nobody_saw_is_known_where_the_cloud_keeps_it() -> None:
+    """Google reports the last stop beside the last start."""
+    assert times(after((1, state("running", 0)), (6, state("running", 5, 2)))) == [
+        (0, 2),
+        (5, None),
+    ]
+
+
+def test_a_stop_that_nobody_knows_is_a_gap_with_a_name() -> None:
+    """It was seen after 1 hour, and the next start is at 5: the first hour is certain."""
+    machine = after((1, state("running", 0)), (6, state("running", 5)))
+    assert bill(machine, 0, 6) == (
+        "at least 1.13 USD; unknown: m1 between 2025-10-09 09:53 and 2025-10-09 13:53 UTC"
+    )
+    assert "unknown" not in bill(machine, 5, 6)
+
+
+def test_a_stop_without_a_time_is_between_two_looks() -> None:
+    machine = after((1, state("running", 0)), (2, state("running", 0)), (4, state("stopped", 0)))
+    assert times(machine) == [(0, 4)] and machine.starts[0].unsure
+    assert bill(machine, 0, 4).startswith("at least 1.11 USD; unknown: m1 between ")
+
+
+def test_a_machine_that_was_started_by_hand_counts_from_its_start() -> None:
+    """The first look is at 30 h, at a machine that a person started at 26 h."""
+    machine = after((30, state("running", 26)))
+    assert times(machine) == [(26, None)]
+    assert bill(machine, 0, 30) == "2.45 USD"  # 4 x 0.531 + 30 x 0.010959
+
+
+def test_a_disk_costs_until_its_machine_is_gone() -> None:
+    machine = after((1, state("running", 0)), (2, state("stopped", 0, 1)), (50, state("gone")))
+    assert machine.deleted == T0 + 50 * H
+    assert bill(machine, 0, 800) == "1.08 USD"  # 0.531 + 50 x 0.010959
+
+
+def test_a_machine_that_was_never_seen_costs_nothing() -> None:
+    assert observed(None, "m1", state("gone"), T0) is None
+    assert observed(None, "m1", state("unknown"), T0) is None
+
+
+def test_what_is_unknown_changes_nothing() -> None:
+    before = after((1, state("running", 0)))
+    assert observed(before, "m1", state("unknown"), T0 + 9 * H) == before
+
+
+def test_a_clock_behind_the_clouds_makes_no_negative_time() -> None:
+    """This computer is at 1 h; the cloud says it started at 1.5 h."""
+    assert bill(after((1, state("running", 1.5))), 0, 1) == "0.01 USD"  # of the disk
+
+
+def test_a_period_has_its_part() -> None:
+    machine = after((1, state("running", 0)), (30, state("stopped", 0, 24)))
+    assert bill(machine, 12, 18) == "3.25 USD"  # 6 x 0.541959
+    assert bill(machine, 24, 30) == "0.07 USD"
+
+
+def test_a_machine_without_a_price_is_named() -> None:
+    machine = after((1, state("running", 0)))
+    assert bill(replace(machine, parts=()), 0, 1) == "unknown: price of m1"
+    text = bill(replace(machine, parts=UNKNOWN.parts), 0, 1)
+    assert text.startswith("at least 0.01 USD; unknown: price of g4dn.xlarge in eu-west-3")
+
+
+OURS = Inventory(
+    "gpu", (Host("m1", "a", id="i-1"), Host("m2", "b", id="i-2")), cloud="aws",
+    cluster_id="c-1", stack="dev", price=PRICE,
+)  # fmt: skip
+
+
+def test_looks_are_kept_and_a_destroyed_stack_stays() -> None:
+    running = {"m1": state("running", 0), "m2": state("running", 0.5)}
+    ledger.note(OURS, running, T0 + H)
+    ledger.note(OURS, {**running, "m2": state("stopped", 0.5, 1.5)}, T0 + 2 * H)
+    ledger.note(OURS, dict.fromkeys(running, state("gone")), T0 + 3 * H)
+    kept = ledger.find("c-1")
+    assert kept and [times(m) for m in kept.machines.values()] == [[(0, 3)], [(0.5, 1.5)]]
+    assert kept.machines["i-2"].parts == PRICE.parts and ledger.every() == [kept]
+
+
+def test_hosts_of_no_cloud_have_no_ledger() -> None:
+    assert ledger.note(replace(OURS, cloud="hosts"), {"m1": state("running", 0)}) is None
+    assert ledger.every() == []
+
+
+def machines(*starts: tuple[float, float]) -> Ledger:
+    each = {
+        f"i-{number}": BilledMachine(
+            f"m{number}", T0, None, (Start(T0 + a * H, T0, T0 + b * H),), PRICE.parts
+        )
+        for number, (a, b) in enumerate(starts)
+    }
+    return Ledger("gpu", "dev", "aws", machines=each)
+
+
+@pytest.mark.parametrize(
+    ("runs", "idle"),
+    [
+        ([], 1.0),
+        ([("m0", 0.0, 10.0), ("m1", 0.0, 10.0)], 0.0),
+        ([("m0", 2.0, 7.0), ("m0", 4.0, 9.0)], 0.65),  # 7 of 20 hours, the overlap once
+        ([("m0", -5.0, 5.0), ("m1", 9.0, 99.0)], 0.7),  # 5 + 1
+        ([("m9", 0.0, 10.0)], 1.0),  # a run of others
+    ],
+)
+def test_the_idle_part_is_the_time_without_a_run(
+    runs: list[tuple[str, float, float]], idle: float
+) -> None:
+    busy = [(name, T0 + a * H, T0 + b * H) for name, a, b in runs]
+    found = idle_part(machines((0, 10), (0, 10)), busy, Period(T0, T0 + 24 * H))
+    assert found == pytest.approx(idle)
+
+
+def test_machines_that_did_not_run_have_no_idle_part() -> None:
+    assert idle_part(machines((0, 1)), [], Period(T0 + 5 * H, T0 + 6 * H)) is None
+    assert hours(machines((0, 4), (1, 2)), Period(T0, T0 + 3 * H)) == 4
+
+
+def test_spans_that_overlap_count_once() -> None:
+    assert covered((0.0, 10.0), [(8.0, 20.0), (1.0, 4.0), (2.0, 3.0)]) == 5.0
+
+
+def test_stopped_machines_cost_their_disks_per_hour() -> None:
+    one = machines((0, 1), (0, 1))
+    assert per_hour(one).text(digits=4) == "0.0219 USD"
+    runs = replace(one.machines["i-0"], starts=(Start(T0, T0),))
+    assert per_hour(replace(one, machines={**one.machines, "i-0": runs})).text(digits=4) == (
+        "0.5529 USD"
+    )
