@@ -319,6 +319,16 @@ def test_tools_come_to_an_environment_that_has_none(whole: Machine) -> None:
     assert any(line.endswith("locks/dev.txt") for line in whole.requests())
 
 
+def test_what_an_environment_has_stays_when_a_lock_changes(whole: Machine) -> None:
+    whole.setup("--stacks")
+    whole.setup("--dev")
+    (whole.clone / "locks/control.txt").open("a").write("# changed")
+    whole.requests()
+    assert whole.setup("--stacks").returncode == 0
+    locks = [Path(line.split()[-1]).name for line in whole.requests() if " sync " in line]
+    assert locks == ["dev.txt"]
+
+
 @pytest.mark.parametrize("fails", ["pip sync", "pip install"])
 def test_what_failed_is_not_taken_for_done(whole: Machine, fails: str) -> None:
     whole.setup()
