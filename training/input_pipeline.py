@@ -30,6 +30,7 @@ from .data.assignment import (
 from .data.shards.lanes import DRAWS, Lane, Spans, tracks_of
 from .data.shards.shard_files import Piece, Shards
 from .results import TrainingError
+from .strategies.device_copies import untuned
 from .tasks import task_of
 
 VECTOR = tf.TensorSpec([None], tf.int64)
@@ -146,7 +147,7 @@ def batches(samples: Any, plan: Plan, config: TrainConfig, replicas: Iterable[in
     if len(parts) > 1:  # tf.distribute gives a host's elements to its devices in turn
         turns = tf.data.Dataset.range(len(parts)).repeat()
         dataset = tf.data.Dataset.choose_from_datasets(parts, turns, stop_on_empty_dataset=False)
-    return dataset.prefetch(2 * len(parts)).with_options(_options())
+    return dataset.prefetch(2 * len(parts)).with_options(untuned())
 
 
 def next_batch(feed: Iterator[Any], samples: Any) -> Any:
@@ -338,9 +339,3 @@ def augmented(inputs: Any, config: TrainConfig, epoch: Any, numbers: Any) -> Any
 def calls(config: TrainConfig) -> int:
     """How many batches are prepared at once."""
     return max(1, config.threads)
-
-
-def _options() -> Any:
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return options

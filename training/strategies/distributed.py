@@ -13,6 +13,7 @@ import tensorflow as tf
 from ..job import Job
 from ..results import TrainingError
 from .auto import worker_count
+from .device_copies import end_at_once
 from .gpus import claim_gpus
 
 WORKERS = ("chief", "worker")  # roles of TF_CONFIG
@@ -26,6 +27,7 @@ class Distributed:
     pending = 1
 
     def __init__(self, strategy: Any) -> None:
+        end_at_once()
         self.strategy = strategy
         self.size = strategy.num_replicas_in_sync
         replicas_here = self.size // self.processes

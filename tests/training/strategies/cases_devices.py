@@ -22,7 +22,7 @@ from training import process
 from training.config import TrainConfig
 from training.job import Job
 from training.learning import optimizer
-from training.strategies import distributed, gpus, horovod
+from training.strategies import device_copies, distributed, gpus, horovod
 
 
 @contextlib.contextmanager
@@ -103,6 +103,23 @@ def strategies_of_one_process_take_one_gpu_or_all(folder: Path) -> None:
         assert visible == [devices[:1], devices]
         growing = [found for kind, found, *_ in seen if kind == "growth"]
         assert growing == [*devices[:1], *devices]
+
+
+@case
+def no_copy_of_data_to_a_device_has_a_thread_that_ends_late(folder: Path) -> None:
+    made: list[Any] = []
+    strategy = distributed.Distributed(tf.distribute.MirroredStrategy(["cpu:0"]))
+    module = device_copies.multi_device_iterator_ops
+    make = getattr(module, device_copies.MAKE)
+
+    def recorded(*args: Any) -> Any:
+        made.append(make(*args))
+        return made[-1]
+
+    with replaced(module, **{device_copies.MAKE: recorded}):
+        feeds = [strategy.iterate(lambda _: tf.data.Dataset.range(3)) for _ in range(2)]
+    assert [int(next(feed)) for feed in feeds] == [0, 0]
+    assert [data.options().autotune.enabled for data in made] == [False, False]
 
 
 @case
