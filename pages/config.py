@@ -5,9 +5,8 @@ from __future__ import annotations
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.money.bill import Price
 from railhead.money.table import shipped
-from stacks.aws import machine_types as aws
 from stacks.config.schema import KEYS, Key
-from stacks.gcp import machine_types as gcp
+from stacks.machine_types import aws, gcp
 
 from .marked import table
 

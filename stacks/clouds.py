@@ -1,7 +1,8 @@
 """The registry of clouds: what the stacks must know of each without asking it. Pure.
 
-A new cloud is one entry here, a folder beside `aws/` and `gcp/`, and in config/schema.py the keys
-that it alone has. Code outside reads a property of a cloud, never its name.
+A new cloud is one entry here, a folder beside `aws/` and `gcp/`, a module in `machine_types` and in
+`rules`, and in config/schema.py the keys that it alone has. Code outside reads a property of a
+cloud, never its name.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from dataclasses import dataclass, field
 
 from railhead.documents.clouds import COMMON_FACTS
 
-from .aws import config_rules as aws_rules
-from .aws import machine_types as aws_types
-from .config.rules import Rule, Values
-from .gcp import config_rules as gcp_rules
-from .gcp import machine_types as gcp_types
-from .machine_types import MachineType
+from .machine_types import aws as aws_types
+from .machine_types import gcp as gcp_types
+from .machine_types.types import MachineType
 from .quotas import QuotaNeed
+from .rules import aws as aws_rules
+from .rules import gcp as gcp_rules
+from .rules.rules import Rule, Values
 
 
 def _no_defaults(_values: Values) -> dict[str, object]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from railhead.installation import PROGRAM
 
 from .config.settings import ClusterConfig
-from .config.validators import ConfigError
+from .rules.validators import ConfigError
 
 LONGEST = 30  # characters of a cluster's name
 NUMBERS = 9  # that are tried as the end of a free name

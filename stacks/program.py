@@ -18,11 +18,11 @@ from railhead.installation import PREFIX
 
 from .clouds import CLOUDS
 from .config import settings
-from .config.validators import ConfigError
 from .cost import cost
 from .live_prices import live_rates
 from .next_command import naming
 from .place import NotKnown, Place
+from .rules.validators import ConfigError
 from .summary import Summary, summary
 
 ENGINE = ">=3.259.0"  # stashes and error hooks

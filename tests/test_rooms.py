@@ -347,7 +347,7 @@ def chains() -> Iterator[tuple[Path, ...]]:
     return (longest(path, ()) for path in OURS)
 
 
-@pytest.mark.parametrize("room", ["training"])
+@pytest.mark.parametrize("room", ["stacks", "training"])
 def test_the_parts_of_a_room_make_no_cycle(room: str) -> None:
     """Its modules and folders, each as a whole: they have an order."""
     needed: dict[str, set[str]] = {}

@@ -18,6 +18,7 @@ from ..component.logical_names import LogicalNames, Named, known_by_former_names
 from ..component.parts import after, given_provider, placed
 from ..config.settings import ClusterConfig
 from ..cost import price
+from ..machine_types.aws import same_gpus
 from ..quotas import QuotaNeed
 from . import changes, image, quota, schedule, user_data
 from .access import Access
@@ -25,7 +26,6 @@ from .bucket import Bucket
 from .hosts import Host, HostInputs
 from .lookups.calls import Caller, caller
 from .lookups.existing import check_names, is_other_family, name_others, not_twice
-from .machine_types import same_gpus
 from .network import Network
 from .tags import ID, TYPES, tags
 from .zone import Location, choose_location

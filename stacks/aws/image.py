@@ -11,7 +11,7 @@ from pulumi_aws import ec2, ssm
 
 from ..config.images import refusal
 from ..config.settings import ClusterConfig
-from ..config.validators import ConfigError
+from ..rules.validators import ConfigError
 from .lookups.existing import is_complete
 
 _DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-{}/latest/ami-id"

@@ -10,12 +10,12 @@ from pulumi_aws import servicequotas
 
 from ..component.logical_names import named
 from ..config.settings import ClusterConfig
-from ..config.validators import ConfigError
+from ..machine_types.aws import quota_of
 from ..next_command import with_stack
 from ..quotas import QuotaNeed, QuotaState, comparison
+from ..rules.validators import ConfigError
 from .lookups import usage
 from .lookups.existing import existing_machines, is_complete
-from .machine_types import quota_of
 
 REQUEST = "pulumi config set quotas request && pulumi up"
 GRANTED = "pulumi config rm quotas && pulumi up"

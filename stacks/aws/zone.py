@@ -10,7 +10,7 @@ import pulumi
 from pulumi_aws import ec2
 
 from ..config.settings import ClusterConfig
-from ..config.validators import ConfigError
+from ..rules.validators import ConfigError
 from .lookups.calls import lookup
 from .lookups.offers import zones_with_type
 

@@ -16,11 +16,11 @@ import pulumi
 
 from railhead.documents.uri import BucketUri
 
-from ..config import validators
 from ..config.data_buckets import data_prefixes
-from ..config.rules import WIDEST
 from ..config.settings import ClusterConfig
-from ..config.validators import ConfigError
+from ..rules import validators
+from ..rules.rules import WIDEST
+from ..rules.validators import ConfigError
 
 T = TypeVar("T")
 U = TypeVar("U")

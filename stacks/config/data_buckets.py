@@ -6,7 +6,7 @@ import re
 
 from railhead.documents.uri import BucketUri, bucket_uri
 
-from .validators import ConfigError
+from ..rules.validators import ConfigError
 
 MOST = 10  # AWS: all policies of a role together have at most 10,240 characters
 # `*`, `?` and `$` have a meaning in AWS's policies, quotes and backslashes in Google's conditions.

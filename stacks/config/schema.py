@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..clouds import CLOUDS
-from . import validators
+from ..rules import validators
+from ..rules.validators import choice, switch
 from .data_buckets import data_prefixes
-from .validators import choice, switch
 
 ALL = tuple(CLOUDS)
 REMOTE = tuple(name for name, cloud in CLOUDS.items() if not cloud.free)

@@ -16,11 +16,11 @@ from railhead.documents.uri import BucketUri
 from railhead.money.table import Rates
 
 from ..clouds import CLOUDS
-from ..machine_types import MachineType
+from ..machine_types.types import MachineType
 from ..quotas import QuotaNeed
-from .rules import Valid, contradictions
+from ..rules.rules import Valid, contradictions
+from ..rules.validators import ConfigError, one_of
 from .schema import KEYS, Key
-from .validators import ConfigError, one_of
 
 if TYPE_CHECKING:
     from pulumi import Input, Output

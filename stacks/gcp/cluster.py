@@ -18,6 +18,7 @@ from ..component.logical_names import LogicalNames, Named, known_by_former_names
 from ..component.parts import after, given_provider, placed
 from ..config.settings import ClusterConfig
 from ..cost import price
+from ..machine_types.gcp import same_gpus
 from . import image, network, quota
 from .bucket import Bucket
 from .hosts import Host, HostInputs
@@ -25,7 +26,6 @@ from .identity import Access
 from .image import Image
 from .labels import ID, TYPES, labels, on_every_resource_without_labels
 from .lookups import apis, existing, oslogin, rest
-from .machine_types import same_gpus
 from .network import ExistingNetwork, Network
 from .zone import Location, choose_location
 

@@ -13,11 +13,11 @@ from railhead.documents.clouds import COMMON_FACTS
 from ..component.logical_names import named
 from ..component.parts import Part
 from ..config.settings import ClusterConfig
+from ..machine_types.gcp import has_local_ssds, only_migrates
 from ..timer import deadline
 from .identity import SCOPE
 from .image import Image
 from .labels import ID, labels, tag
-from .machine_types import has_local_ssds, only_migrates
 from .zone import Location
 
 # Changes of the first four would replace existing machines and their disks: the name (of the

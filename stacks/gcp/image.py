@@ -11,7 +11,7 @@ from pulumi_gcp import compute
 
 from ..config.images import refusal
 from ..config.settings import ClusterConfig
-from ..config.validators import ConfigError
+from ..rules.validators import ConfigError
 from .lookups.rest import Google, LookupFailed
 
 DLVM, UBUNTU = "deeplearning-platform-release", "ubuntu-os-cloud"

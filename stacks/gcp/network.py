@@ -10,7 +10,7 @@ from pulumi_gcp import compute
 from ..component.logical_names import named
 from ..component.parts import Part, keeping, unique
 from ..config.settings import ClusterConfig
-from ..config.validators import ConfigError
+from ..rules.validators import ConfigError
 from . import firewall
 from .zone import Location
 

@@ -11,8 +11,8 @@ from pulumi_gcp import cloudquota
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
 
 from ..config.settings import ClusterConfig
-from ..config.validators import ConfigError
 from ..quotas import QuotaNeed, QuotaState, comparison
+from ..rules.validators import ConfigError
 from .lookups import existing, preferences, usage
 from .lookups.preferences import Preference
 from .lookups.rest import Google, LookupFailed

@@ -9,8 +9,8 @@ import pulumi
 from pulumi_gcp import compute
 
 from ..config.settings import ClusterConfig
-from ..config.validators import ConfigError
-from . import machine_types
+from ..machine_types import gcp as machine_types
+from ..rules.validators import ConfigError
 from .lookups import existing as existing_machines
 from .lookups import offers
 from .lookups.rest import Google

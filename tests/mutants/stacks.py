@@ -94,7 +94,7 @@ MUTANTS = [
     ),
     Mutant(
         what="machines of Google Cloud that can only migrate are to be stopped for maintenance",
-        file="stacks/gcp/machine_types.py",
+        file="stacks/machine_types/gcp.py",
         old='    return name.startswith("e2-") and not spot',
         new="    return False",
         caught_by=("tests/stacks/gcp/test_hosts.py",),

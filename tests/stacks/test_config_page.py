@@ -14,9 +14,10 @@ from places import ROOT
 from pages import config as config_page
 from pages.marked import filled
 from railhead.money.table import shipped
-from stacks.config import settings, validators
+from stacks.config import settings
 from stacks.config.schema import KEYS, Key
-from stacks.gcp import machine_types as gcp
+from stacks.machine_types import gcp
+from stacks.rules import validators
 
 SET_BY_ALL = ("cloud", "region", "machine_type", "ssh_cidrs")
 PAGE = (ROOT / "docs" / "config.md").read_text()

@@ -13,9 +13,9 @@ from bootstrap.inventory.document import from_document
 from railhead.documents.cluster import ClusterDocument
 from railhead.documents.codec import decode, encode
 from stacks import cost, quotas
-from stacks.aws.machine_types import TYPES
 from stacks.config.settings import ClusterConfig
-from stacks.machine_types import MachineType
+from stacks.machine_types.aws import TYPES
+from stacks.machine_types.types import MachineType
 from stacks.outputs import cluster_document
 from stacks.summary import summary
 from tests.stacks.aws.test_quota import code_of

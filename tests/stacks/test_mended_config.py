@@ -10,8 +10,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from stacks.config import settings, validators
-from stacks.config.validators import ConfigError
+from stacks.config import settings
+from stacks.rules import validators
+from stacks.rules.validators import ConfigError
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"
 REQUIRED = {

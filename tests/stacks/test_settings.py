@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from places import ROOT
 
-from stacks.aws.machine_types import TYPES
 from stacks.config import settings
 from stacks.config.schema import KEYS
-from stacks.config.validators import ConfigError
-from stacks.machine_types import MachineType
+from stacks.machine_types.aws import TYPES
+from stacks.machine_types.types import MachineType
+from stacks.rules.validators import ConfigError
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX ann"
 

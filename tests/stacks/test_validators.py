@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stacks.config import rules, validators
-from stacks.config.rules import Unread, Valid, unsupported_image, zones_outside_region
-from stacks.config.validators import ConfigError
+from stacks.rules import rules, validators
+from stacks.rules.rules import Unread, Valid, unsupported_image, zones_outside_region
+from stacks.rules.validators import ConfigError
 
 Reader = Callable[[str, str], Any]
 KIND = "ssh-ed25519"

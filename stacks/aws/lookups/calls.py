@@ -13,7 +13,7 @@ import pulumi
 import pulumi_aws as aws
 
 from ...config.settings import ClusterConfig
-from ...config.validators import ConfigError
+from ...rules.validators import ConfigError
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from pulumi_aws import ec2
 from ... import cluster_id, names
 from ...component.logical_names import LogicalNames
 from ...config.settings import ClusterConfig
-from ...config.validators import ConfigError
+from ...rules.validators import ConfigError
 from ..tags import CLUSTER, ID, OWNER, STACK
 from .calls import lookup
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 from pulumi_aws import ec2
 
-from ..machine_types import TYPES, VcpuQuota
+from ...machine_types.aws import TYPES, VcpuQuota
 from .existing import existing_machines, running_machines
 
 MOST = 60  # machines that are looked up one by one; with more of them the use is unknown

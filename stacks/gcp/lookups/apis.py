@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from ...config.settings import ClusterConfig
-from ...config.validators import ConfigError
+from ...rules.validators import ConfigError
 from .rest import Google, LookupFailed
 
 

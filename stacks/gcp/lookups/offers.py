@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pulumi
 
 from ...config.settings import ClusterConfig
-from ..machine_types import N1
+from ...machine_types.gcp import N1
 from .rest import Google, LookupFailed
 
 

@@ -8,7 +8,7 @@ import pulumi
 from pulumi_gcp import organizations
 
 from ...config.settings import ClusterConfig
-from ...config.validators import ConfigError
+from ...rules.validators import ConfigError
 from .rest import Google, LookupFailed
 
 ROLE = "roles/compute.osAdminLogin"  # a login with sudo

@@ -13,9 +13,9 @@ from bootstrap.clouds.gcp import examiner, policies
 from bootstrap.clouds.gcp.client import OVERRIDE, GoogleClient
 from bootstrap.clouds.request import StackRequest
 from railhead.documents.doctor import Check
-from stacks.gcp import config_rules as gcp_rules
-from stacks.gcp import machine_types as gcp_types
 from stacks.gcp.image import FAMILIES
+from stacks.machine_types import gcp as gcp_types
+from stacks.rules import gcp as gcp_rules
 
 SET = "pulumi config set --stack dev"
 CONFIG = {"cloud": "gcp", "project": "p-12345"}

@@ -26,13 +26,13 @@ from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import LOCKS, RUNTIMES, Runtime, choose_runtime
 from bootstrap.plan.system_changes import refuse
 from bootstrap.runs.strategies import LAUNCHERS
-from stacks.aws import config_rules as aws_rules
-from stacks.aws import machine_types as aws_types
 from stacks.aws.image import PARAMETERS
-from stacks.gcp import config_rules as gcp_rules
-from stacks.gcp import machine_types as gcp_types
 from stacks.gcp.image import FAMILIES, choose_image
-from stacks.machine_types import A10G, A100, H100, L4, L40S, T4, V100
+from stacks.machine_types import aws as aws_types
+from stacks.machine_types import gcp as gcp_types
+from stacks.machine_types.types import A10G, A100, H100, L4, L40S, T4, V100
+from stacks.rules import aws as aws_rules
+from stacks.rules import gcp as gcp_rules
 
 # The generations' compute capability, and the last of each: driver branch, CUDA, cuDNN below.
 RULES = {"aws": aws_rules, "gcp": gcp_rules}

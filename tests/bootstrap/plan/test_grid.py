@@ -9,7 +9,7 @@ from places import ROOT
 
 from bootstrap.plan.grid import grid_of
 from stacks.clouds import CLOUDS
-from stacks.gcp import machine_types
+from stacks.machine_types import gcp as machine_types
 
 FILE = ROOT / "bootstrap/plan/grid.csv"
 

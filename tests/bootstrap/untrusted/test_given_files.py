@@ -98,9 +98,9 @@ OPEN = {
         "stacks/timer/idle.py",
     ),
     "stacks import nothing of bootstrap: they have a reader of their own": (
-        "stacks/config/rules.py",
+        "stacks/rules/rules.py",
         "stacks/config/settings.py",
-        "stacks/config/validators.py",
+        "stacks/rules/validators.py",
     ),
 }
 

@@ -8,7 +8,8 @@ from datetime import datetime
 import pytest
 from places import CASES
 
-from stacks.aws import image, machine_types
+from stacks.aws import image
+from stacks.machine_types import aws as machine_types
 from tests.stacks.aws.world import INSTANCE, KEY, config, denied, made, previewed, refuse, world
 from tests.stacks.mocks import CLUSTER_ID, STASH
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from places import ROOT
 
-from stacks.aws import machine_types
+from stacks.machine_types import aws as machine_types
 from tests.stacks.aws.world import INSTANCE, QUOTA, denied, made, previewed, refuse, world
 
 # vCPUs of one machine, as docs/config.md lists them.

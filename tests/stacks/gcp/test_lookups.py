@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from standins.gcp.rest import Rest
 
-from stacks.gcp import machine_types
+from stacks.machine_types import gcp as machine_types
 from tests.stacks.mocks import refused
 
 from .world import INSTANCE, asking, cluster, config, made, refuse, world

@@ -10,8 +10,8 @@ from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoDetailResul
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
 from standins.gcp.rest import PREFERENCES, REQUEST, Rest
 
-from stacks.gcp.machine_types import SERVICE
 from stacks.gcp.quota import amount_in
+from stacks.machine_types.gcp import SERVICE
 from stacks.quotas import QuotaNeed, QuotaState
 from tests.stacks.mocks import Made, make, preview, refused
 

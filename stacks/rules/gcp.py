@@ -7,9 +7,9 @@ import re
 
 from railhead.documents.clouds import COMMON_FACTS
 
-from ..config import rules
-from ..config.rules import OWN_ADDRESS, Values, not_one_of
-from .machine_types import GPU_LIMITS, N1, NAMES, WITH_GPUS, WITHOUT_GPUS
+from ..machine_types.gcp import GPU_LIMITS, N1, NAMES, WITH_GPUS, WITHOUT_GPUS
+from . import rules
+from .rules import OWN_ADDRESS, Values, not_one_of
 
 IMAGES = ("dlvm-cu129-ubuntu-2204", "dlvm-cu129-ubuntu-2404", "ubuntu-2204", "ubuntu-2404")
 UBUNTU = IMAGES[2]

@@ -1,6 +1,6 @@
 """Rules for config values that are each valid but contradict each other. Pure.
 
-These hold for every cloud; a cloud's own rules are in its folder (config_rules.py). A rule takes
+These hold for every cloud; a cloud's own rules are in aws.py and gcp.py. A rule takes
 the values of a config and returns one message per contradiction. It reads only values that it
 needs: where one of them is wrong by itself, the rule is left out.
 """

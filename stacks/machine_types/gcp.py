@@ -6,8 +6,8 @@ Read in 2026; docs/config.md shows them. A new machine type is one row here, one
 
 from __future__ import annotations
 
-from ..machine_types import A100, A100_80, L4, MachineType
 from ..quotas import EVERYWHERE, QuotaNeed
+from .types import A100, A100_80, L4, MachineType
 
 SERVICE = "compute.googleapis.com"
 

@@ -7,10 +7,10 @@ import re
 
 from railhead.documents.clouds import COMMON_FACTS
 
-from ..config import rules
-from ..config.rules import OWN_ADDRESS, Values, not_one_of
-from ..machine_types import V100, MachineType
-from .machine_types import TYPES
+from ..machine_types.aws import TYPES
+from ..machine_types.types import V100, MachineType
+from . import rules
+from .rules import OWN_ADDRESS, Values, not_one_of
 
 IMAGES = ("dlami-base-ubuntu-22.04", "dlami-base-ubuntu-24.04", "ubuntu-22.04", "ubuntu-24.04")
 UBUNTU = IMAGES[2]

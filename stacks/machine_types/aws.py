@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..machine_types import A10G, A100, H100, L4, L40S, T4, V100, MachineType
 from ..quotas import QuotaNeed
+from .types import A10G, A100, H100, L4, L40S, T4, V100, MachineType
 
 # name, vCPUs, GPU type, GPUs, substitute where AWS has retired the type
 _ROWS: tuple[tuple[str, int, str | None, int, str | None], ...] = (

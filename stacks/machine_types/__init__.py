@@ -1,0 +1,1 @@
+"""The machine types of each cloud, as rows. Pure."""
