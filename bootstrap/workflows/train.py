@@ -164,12 +164,17 @@ def run_summary(request: RunRequest, cluster: SurveyedCluster) -> str:
     )
 
 
+TENSORFLOW_PORTS = ("TensorFlow's", "read and write all files of the run's user")
+OPEN_MPI_PORTS = ("Open MPI's", "end the run")
+
+
 def open_ports(request: RunRequest, cluster: SurveyedCluster) -> list[str]:
-    """One line where others may reach the ports of TensorFlow's servers: other machines, unless a
-    stack's firewall or loopback keeps them out; other users of the hosts, unless root does."""
-    strategy = request.options.resolved_strategy(len(cluster.peers))
-    if not strategy.roles or cluster.inventory.is_managed:
+    """One line where others may reach the ports of a run: other machines, unless a stack's firewall
+    or loopback keeps them out; other users of the hosts, unless root does."""
+    if cluster.inventory.is_managed:
         return []
+    strategy = request.options.resolved_strategy(len(cluster.peers))
+    owner, harm = TENSORFLOW_PORTS if strategy.roles else OPEN_MPI_PORTS
     open_hosts = [peer for peer in cluster.peers if not ip_address(peer.address).is_loopback]
     shared = [peer.name for peer in cluster.peers if not cluster.facts[peer.name].root]
     who = ["other machines"] if open_hosts else []
@@ -177,9 +182,8 @@ def open_ports(request: RunRequest, cluster: SurveyedCluster) -> list[str]:
     if not who:
         return []
     return [
-        f"TensorFlow's ports have no authentication: {' and '.join(who)} that reach one can read"
-        " and write all files of the run's user; let a firewall allow only the hosts"
-        " (docs/security.md#network-ports)"
+        f"{owner} ports have no authentication: {' and '.join(who)} that reach one can {harm};"
+        " let a firewall allow only the hosts (docs/security.md#network-ports)"
     ]
 
 

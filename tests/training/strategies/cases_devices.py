@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from standins.case_runner import case, refused, replaced, replaced_module
+from tensorflow.python.data.ops import multi_device_iterator_ops
 
 from training import process
 from training.config import TrainConfig
@@ -109,14 +110,13 @@ def strategies_of_one_process_take_one_gpu_or_all(folder: Path) -> None:
 def no_copy_of_data_to_a_device_has_a_thread_that_ends_late(folder: Path) -> None:
     made: list[Any] = []
     strategy = distributed.Distributed(tf.distribute.MirroredStrategy(["cpu:0"]))
-    module = device_copies.multi_device_iterator_ops
-    make = getattr(module, device_copies.MAKE)
+    make = getattr(multi_device_iterator_ops, device_copies.MAKE)
 
     def recorded(*args: Any) -> Any:
         made.append(make(*args))
         return made[-1]
 
-    with replaced(module, **{device_copies.MAKE: recorded}):
+    with replaced(multi_device_iterator_ops, **{device_copies.MAKE: recorded}):
         feeds = [strategy.iterate(lambda _: tf.data.Dataset.range(3)) for _ in range(2)]
     assert [int(next(feed)) for feed in feeds] == [0, 0]
     assert [data.options().autotune.enabled for data in made] == [False, False]
