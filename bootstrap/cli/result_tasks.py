@@ -11,6 +11,7 @@ from invoke import Context
 from railhead.documents.options.hosts import JsonOption, ReadyOptions, TargetOptions
 from railhead.documents.options.option import only
 from railhead.documents.options.runs import (
+    CostsOptions,
     EndingOptions,
     EvaluateOptions,
     ListOptions,
@@ -98,6 +99,19 @@ def runs(
 
     with json_output(out.json):
         listing.show(order.sort)
+
+
+@task(RESULTS)
+def costs(
+    c: Context,
+    options: CostsOptions,
+    out: Annotated[JsonOption, only(json="the table as JSON")],
+) -> None:
+    """What stacks, runs or people have cost, and for how long machines ran without a run."""
+    from ..workflows.machines import costs as workflow
+
+    with json_output(out.json):
+        workflow.costs(options)
 
 
 @task(TRAIN, "script", "job", quiet=True)

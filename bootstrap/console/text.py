@@ -125,6 +125,13 @@ def clean(text: str) -> str:
     return "".join(_printable(char) for char in plain)
 
 
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines, in columns; the first row is its head."""
+    widths = [max(map(columns_of, column)) for column in zip(*rows, strict=True)]
+    padded = ([c + " " * (w - columns_of(c)) for c, w in zip(r, widths, strict=True)] for r in rows)
+    return ["  ".join(cells).rstrip() for cells in padded]
+
+
 def last_state(line: str) -> str:
     """The final state of a line on a terminal: a progress bar moves back and overwrites it."""
     states = [state for state in re.split(r"[\r\b]+", line) if state.strip()]

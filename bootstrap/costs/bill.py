@@ -87,21 +87,16 @@ def hours(ledger: Ledger, period: Period) -> float:
     return sum(last - first for first, last in filter(None, times)) / 3600
 
 
-def idle_part(
-    ledger: Ledger, busy: Sequence[tuple[str, float, float]], period: Period
-) -> float | None:
-    """The part of their time in which machines ran without a run: `busy` are the host, the begin
-    and the end of each run. None where no machine ran."""
-    ran = hours(ledger, period)
-    if not ran:
-        return None
-    used = 0.0
+def idle_seconds(ledger: Ledger, busy: Sequence[tuple[str, float, float]], period: Period) -> float:
+    """For how long machines ran without a run: `busy` are the host, the begin and the end of each
+    run."""
+    seconds = 0.0
     for billed in ledger.machines.values():
         runs = [(begin, end) for name, begin, end in busy if name == billed.name]
         for start in billed.starts:
             if inside := period.part(start.at, start.until):
-                used += covered(inside, runs)
-    return max(0.0, 1 - used / 3600 / ran)
+                seconds += inside[1] - inside[0] - covered(inside, runs)
+    return seconds
 
 
 def covered(inside: tuple[float, float], spans: Iterable[tuple[float, float]]) -> float:
@@ -130,8 +125,3 @@ def per_hour(ledger: Ledger) -> Amount:
         if billed.deleted is None:
             parts += [part.per_hour for part in (each if runs else host.stopped(each))]
     return total(parts)
-
-
-def since(days: float, now: float) -> Period:
-    """The last days."""
-    return Period(now - days * 86_400, now)

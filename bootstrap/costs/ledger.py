@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.names import is_name
 
 from ..clouds.base import STOPPED, InstanceState
-from ..inventory import local_state
+from ..inventory import local_state, stack_config
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Inventory
 
@@ -44,6 +44,13 @@ class BilledMachine:
     deleted: float | None = None
     starts: tuple[Start, ...] = ()
     parts: tuple[PricePart, ...] = ()
+
+    def not_read(self, now: float) -> BilledMachine:
+        """As its cloud does not answer: if it runs, nobody knows since when it was seen last."""
+        last = self.starts[-1] if self.starts else None
+        if last is None or last.until is not None:
+            return self
+        return replace(self, starts=(*self.starts[:-1], replace(last, until=now, unsure=True)))
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,10 @@ def note(
             seen = observed(machines.get(host.id), host.name, states[host.name], now)
             if seen:
                 machines[host.id] = replace(seen, parts=parts or seen.parts)
-    after = replace(before, stack=inventory.stack or before.stack, machines=machines)
+    config = stack_config.read(inventory.stack) if inventory.stack and not before.owner else None
+    owner = config.owner if config else before.owner
+    stack = inventory.stack or before.stack
+    after = replace(before, stack=stack, owner=owner, machines=machines)
     if machines and after != before:
         atomic_write(_path(name), json.dumps(encode(after), indent=1) + "\n")
     return after
@@ -129,10 +139,10 @@ def find(name: str) -> Ledger | None:
         return None
 
 
-def every() -> list[Ledger]:
-    """All ledgers that can be read."""
-    paths: Iterable[Path] = sorted((local_state.home() / "costs").glob("*.json"))
-    return [ledger for path in paths if (ledger := find(path.stem))]
+def every() -> dict[str, Ledger]:
+    """All ledgers that can be read, by the ids of their stacks."""
+    paths = sorted((local_state.home() / "costs").glob("*.json"))
+    return {path.stem: ledger for path in paths if (ledger := find(path.stem))}
 
 
 def _path(name: str) -> Path:

@@ -205,6 +205,32 @@ class ErrorOutput:
     exit_code: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class CostRow:
+    """What a stack, a run or a person has cost: from `usd` to `high`, and what has no price. `idle`
+    is the part of the machine hours without a run; `billed` what the cloud has billed."""
+
+    name: str
+    usd: float
+    high: float
+    unknown: tuple[str, ...]
+    machine_hours: float
+    idle: float | None
+    billed: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostsOutput:
+    """`fab costs --json`."""
+
+    schema: int = SCHEMA
+    since: str
+    until: str
+    by: str = key(choices=("run", "stack", "person"))
+    rows: tuple[CostRow, ...]
+    total: CostRow
+
+
 # By the name of the task; the output of runs is a list.
 OUTPUTS: Mapping[str, Any] = {
     "status": StatusOutput,
@@ -217,5 +243,6 @@ OUTPUTS: Mapping[str, Any] = {
     "data-list": DataOutput,
     "doctor": Diagnosis,
     "leaks": LeakReport,
+    "costs": CostsOutput,
     "error": ErrorOutput,
 }

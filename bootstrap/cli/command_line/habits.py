@@ -15,6 +15,7 @@ _HOSTS = "status   # a host is a name after --hosts, or a machine of a stack: {f
 _IMAGE = "plan   # hosts get a locked environment; there are no images"
 _JOB = "train <script>"
 _PRICE = "status   # what the machines cost; before {fab} up: pulumi preview"
+_COSTS = "costs   # of the last 30 days; {fab} status: of a stack so far"
 _STACK = "status   # stacks: pulumi stack ls; the one that is used: pulumi stack select"
 PROGRAMS = ("aws", "docker", "dstack", "gcloud", "kubectl", "sagemaker", "sky", "slurm")
 TASKS = {
@@ -31,8 +32,8 @@ TASKS = {
     "compose": "up   # shows a preview, and asks",
     "config": "--help train   # settings are options; those of a stack: pulumi config",
     "console": "ssh {a}",
-    "cost": _PRICE,
-    "cost-report": _PRICE,
+    "cost": _COSTS,
+    "cost-report": _COSTS,
     "cp": "fetch   # results come here; data goes with train --data train=./folder",
     "dashboard": "tensorboard   # the curves of a run; its page: {fab} report",
     "delete": "teardown --destroy",

@@ -35,6 +35,7 @@ EXAMPLES = {
     "attach": "attach",
     "bootstrap": "bootstrap --hosts a,b",
     "cancel": "cancel --hosts a,b",
+    "costs": "costs --since 7d --by person",
     "data list": "data list bucket",
     "data push": "data push ~/mnist bucket",
     "data shard": "data shard ~/images ~/shards --set data=images",

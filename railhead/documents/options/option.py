@@ -25,7 +25,7 @@ T = TypeVar("T")
 Error = Callable[[str], Exception]
 LONGEST_SHOWN = 100  # characters of a wrong value in a message
 LARGEST = 2.0**63  # of a number of a mapping, exclusive: as in a document
-SECONDS = {"s": 1, "m": 60, "h": 3600}  # of a duration
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}  # of a duration
 DIGITS = 20  # of a whole number; int() of more takes long
 KEY = "option"  # of the metadata of a field
 KINDS = {bool: "flag", str: "text", int: "int", float: "float"}
@@ -240,7 +240,7 @@ def _plain(one: Option, text: str, error: Error) -> Any:
 
 def _duration(text: str, unit: str) -> float:
     """A number of `unit`, from a number or from a duration such as 90s; NaN if it is neither."""
-    match = re.fullmatch(r"(.*\d) ?([smh])", text)
+    match = re.fullmatch(r"(.*\d) ?([smhd])", text)
     if not match:
         return _float(text)
     return _float(match[1]) * SECONDS[match[2]] / SECONDS[unit]

@@ -360,6 +360,25 @@ class ListOptions:
 
 
 @dataclass(frozen=True)
+class CostsOptions:
+    """Of which time, and whose costs."""
+
+    since: float = option(
+        30.0,
+        "how far back, such as 12h or 7d; a number is days",
+        at_least=0.01,
+        at_most=3660,
+        unit="d",
+    )
+    by: str = option("stack", "run, stack or person", choices=("run", "stack", "person"))
+    bill: bool = option(
+        False,
+        "also what the cloud has billed, by the tags; AWS takes 0.01 USD for each page",
+        doc="also what the cloud has billed, by the tags: AWS Cost Explorer, at 0.01 USD a page",
+    )
+
+
+@dataclass(frozen=True)
 class SweepOptions:
     """The trials of a sweep."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bootstrap.clouds.base import InstanceState
 from bootstrap.costs import ledger
-from bootstrap.costs.bill import Period, cost_of, covered, hours, idle_part, per_hour
+from bootstrap.costs.bill import Period, cost_of, covered, hours, idle_seconds, per_hour
 from bootstrap.costs.ledger import BilledMachine, Ledger, Start, observed
 from bootstrap.inventory.hosts import Host, Inventory
 from railhead.money import host
@@ -142,12 +143,12 @@ def test_looks_are_kept_and_a_destroyed_stack_stays() -> None:
     ledger.note(OURS, dict.fromkeys(running, state("gone")), T0 + 3 * H)
     kept = ledger.find("c-1")
     assert kept and [times(m) for m in kept.machines.values()] == [[(0, 3)], [(0.5, 1.5)]]
-    assert kept.machines["i-2"].parts == PRICE.parts and ledger.every() == [kept]
+    assert kept.machines["i-2"].parts == PRICE.parts and ledger.every() == {"c-1": kept}
 
 
 def test_hosts_of_no_cloud_have_no_ledger() -> None:
     assert ledger.note(replace(OURS, cloud="hosts"), {"m1": state("running", 0)}) is None
-    assert ledger.every() == []
+    assert ledger.every() == {}
 
 
 def machines(*starts: tuple[float, float]) -> Ledger:
@@ -174,12 +175,12 @@ def test_the_idle_part_is_the_time_without_a_run(
     runs: list[tuple[str, float, float]], idle: float
 ) -> None:
     busy = [(name, T0 + a * H, T0 + b * H) for name, a, b in runs]
-    found = idle_part(machines((0, 10), (0, 10)), busy, Period(T0, T0 + 24 * H))
-    assert found == pytest.approx(idle)
+    found = idle_seconds(machines((0, 10), (0, 10)), busy, Period(T0, T0 + 24 * H))
+    assert found / (20 * H) == pytest.approx(idle)
 
 
-def test_machines_that_did_not_run_have_no_idle_part() -> None:
-    assert idle_part(machines((0, 1)), [], Period(T0 + 5 * H, T0 + 6 * H)) is None
+def test_only_the_hours_of_a_period_count() -> None:
+    assert idle_seconds(machines((0, 1)), [], Period(T0 + 5 * H, T0 + 6 * H)) == 0
     assert hours(machines((0, 4), (1, 2)), Period(T0, T0 + 3 * H)) == 4
 
 
@@ -194,3 +195,20 @@ def test_stopped_machines_cost_their_disks_per_hour() -> None:
     assert per_hour(replace(one, machines={**one.machines, "i-0": runs})).text(digits=4) == (
         "0.5529 USD"
     )
+
+
+def test_what_the_cloud_does_not_answer_counts_as_long_as_it_was_seen() -> None:
+    machine = after((1, state("running", 0))).not_read(T0 + 5 * H)
+    assert bill(machine, 0, 5).startswith("at least 0.59 USD; unknown: m1 between ")
+    stopped = after((1, state("running", 0)), (2, state("stopped", 0, 2)))
+    assert stopped.not_read(T0 + 5 * H) == stopped
+
+
+def test_the_owner_is_that_of_the_stacks_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("Pulumi.yaml").write_text("name: railhead\nruntime: python\n")
+    Path("Pulumi.dev.yaml").write_text("config:\n  railhead:cloud: aws\n  railhead:owner: bob\n")
+    noted = ledger.note(OURS, {"m1": state("running", 0)}, T0 + H)
+    assert noted and noted.owner == "bob"

@@ -1,0 +1,91 @@
+"""What AWS has billed by the tag of a stack's id: Cost Explorer, at 0.01 USD for each page.
+
+The tag answers only after somebody has activated it for cost allocation, about a day later, and
+the figures of the last day are not complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, timedelta
+from decimal import Decimal
+
+from railhead.documents.lazy import dataclass
+from railhead.money.amount import Amount
+
+from ...errors import RailheadError
+from ..machines import MOST_PAGES, too_many
+from .client import AwsClient, ask, connect
+from .kinds import ID
+from .prices import LISTED_IN, number
+
+METRIC = "UnblendedCost"
+PAGE_USD = Decimal("0.01")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An amount, as a text, and its currency."""
+
+    Amount: str
+    Unit: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """The figures of one value of the tag; its key is `railhead:id$VALUE`."""
+
+    Keys: tuple[str, ...]
+    Metrics: Mapping[str, Figure]
+
+
+@dataclass(frozen=True)
+class Span:
+    """The groups of a month or a day."""
+
+    Groups: tuple[Group, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A page of GetCostAndUsage."""
+
+    ResultsByTime: tuple[Span, ...] = ()
+    NextPageToken: str = ""
+
+
+def billed(since: date, until: date, client: AwsClient | None = None) -> dict[str, Amount]:
+    """What was billed from one day to another, both with them, by the ids of stacks.
+
+    Raises:
+        RailheadError: AWS does not answer, refuses, or bills in another currency.
+    """
+    client = client or connect(LISTED_IN)
+    query = {
+        "TimePeriod": {"Start": f"{since}", "End": f"{until + timedelta(days=1)}"},
+        "Granularity": "DAILY",
+        "Metrics": [METRIC],
+        "GroupBy": [{"Type": "TAG", "Key": ID}],
+        "Filter": {"Tags": {"Key": ID, "MatchOptions": ["ABSENT"]}},
+    }
+    query["Filter"] = {"Not": query["Filter"]}
+    found: dict[str, Amount] = {}
+    more: dict[str, str] = {}
+    for _ in range(MOST_PAGES):
+        page = ask(Answer, client, "ce", "get_cost_and_usage", **query, **more)
+        for group in (group for span in page.ResultsByTime for group in span.Groups):
+            own_id = group.Keys[0].partition("$")[2]
+            found[own_id] = found.get(own_id, Amount()) + _amount(group.Metrics[METRIC])
+        if not page.NextPageToken:
+            return found
+        more = {"NextPageToken": page.NextPageToken}
+    raise too_many("AWS get_cost_and_usage")
+
+
+def _amount(figure: Figure) -> Amount:
+    if figure.Unit != "USD":
+        raise RailheadError(
+            f"AWS bills in {figure.Unit[:8]!r}, and costs are compared in USD",
+            hint="the same command without --bill",
+        )
+    return Amount.of(number(figure.Amount, METRIC))

@@ -1,0 +1,190 @@
+"""`fab costs`: what stacks, runs and people have cost, and the part of the time without a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+
+from railhead.documents.lazy import dataclass
+from railhead.documents.options.runs import CostsOptions
+from railhead.documents.outputs import CostRow, CostsOutput
+from railhead.money.amount import Amount, total
+
+from ...clouds import base
+from ...console.output import note_output, print_lines
+from ...console.text import clean, percent, table_lines
+from ...costs import ledger
+from ...costs.bill import Period, cost_of, hours, idle_seconds, moment
+from ...costs.ledger import Ledger
+from ...errors import RailheadError
+from ...inventory import local_state
+from ...inventory.clouds import CLOUDS
+from ...lifecycle import power
+from ...report.facts import RunFacts
+from ...report.facts import moment as seconds_of
+from ...report.listing import known_runs
+
+DIFFERENCE = (
+    "the cloud's figures are hours late, and have taxes, traffic, throughput of disks, free tiers "
+    "and what was made outside Railhead with these tags"
+)
+NOT_BILLED = "no figure: the tag railhead:id is not active for cost allocation, or not for a day"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A line: what cost how much, for how many hours of machines, and how many without a run."""
+
+    name: str
+    amount: Amount
+    hours: float
+    idle_hours: float | None = None
+    billed: Amount | None = None
+
+    def __add__(self, other: Cost) -> Cost:
+        idle = [one.idle_hours for one in (self, other) if one.idle_hours is not None]
+        bills = [one.billed for one in (self, other) if one.billed is not None]
+        return Cost(
+            self.name,
+            self.amount + other.amount,
+            self.hours + other.hours,
+            sum(idle) if idle else None,
+            total(bills) if bills else None,
+        )
+
+    @property
+    def idle(self) -> float | None:
+        """The part of the hours without a run."""
+        return None if self.idle_hours is None or not self.hours else self.idle_hours / self.hours
+
+    def document(self) -> CostRow:
+        """As a document."""
+        billed = self.billed.exact if self.billed else None
+        return CostRow(
+            name=self.name,
+            usd=float(round(self.amount.low, 4)),
+            high=float(round(self.amount.high, 4)),
+            unknown=self.amount.unknown,
+            machine_hours=round(self.hours, 3),
+            idle=None if self.idle is None else round(self.idle, 4),
+            billed=None if billed is None else float(round(billed, 4)),
+        )
+
+
+def costs(options: CostsOptions, now: float | None = None) -> None:
+    """Print the costs of the last days, and their sum.
+
+    Raises:
+        RailheadError: with --bill, the cloud refuses.
+    """
+    now = time.time() if now is None else now
+    period = Period(now - options.since * 86_400, now)
+    rows = _of_runs(period) if options.by == "run" else _of_stacks(period, options)
+    rows = [row for row in rows if row.hours or row.amount.high or row.amount.unknown]
+    rows.sort(key=lambda row: row.amount.high, reverse=True)
+    whole = sum(rows, Cost("all", Amount(), 0.0))
+    since = f"{moment(period.since):%Y-%m-%dT%H:%M:%SZ}"
+    until = f"{moment(period.until):%Y-%m-%dT%H:%M:%SZ}"
+    each = tuple(row.document() for row in rows)
+    note_output(
+        CostsOutput(since=since, until=until, by=options.by, rows=each, total=whole.document())
+    )
+    print_lines(*lines(rows, whole, options))
+
+
+def lines(rows: Sequence[Cost], whole: Cost, options: CostsOptions) -> list[str]:
+    """The table, for people."""
+    if not rows:
+        return [f"nothing is recorded here of the last {options.since:g} days"]
+    head = [options.by, "cost", "machine hours", "without a run"]
+    head += ["billed by the cloud"] if options.bill else []
+    cells = [
+        [
+            clean(row.name),
+            clean(str(row.amount)),
+            f"{row.hours:.1f}",
+            "" if row.idle is None else percent(row.idle),
+            *([str(row.billed) if row.billed else ""] if options.bill else []),
+        ]
+        for row in ([*rows, whole] if len(rows) > 1 else rows)
+    ]
+    text = table_lines([head, *cells])
+    if options.bill:
+        text.append(f"a difference: {DIFFERENCE}")
+        text += [NOT_BILLED] if any(row.billed is None for row in rows) else []
+    return text
+
+
+def _of_runs(period: Period) -> Iterator[Cost]:
+    """The runs that ended in the period; the price of their hosts while they ran."""
+    for row in known_runs("time"):
+        run = row.run
+        span = _span(run)
+        inside = span and period.part(*span)
+        if inside and run.cost is not None and run.price is not None:
+            seconds = inside[1] - inside[0]
+            amount = run.cost_of(seconds) or Amount()
+            yield Cost(run.name or run.run_id, amount, len(run.hosts) * seconds / 3600)
+
+
+def _span(run: RunFacts) -> tuple[float, float] | None:
+    begin = seconds_of(run.result.started) if run.result else None
+    end = seconds_of(run.result.ended) if run.result else None
+    return (begin, end) if begin is not None and end is not None else None
+
+
+def _of_stacks(period: Period, options: CostsOptions) -> Iterable[Cost]:
+    """Of each stack, or of the stacks of each person."""
+    ledgers = {name: _refreshed(one, period.until) for name, one in ledger.every().items()}
+    busy = list(_busy())
+    billed = _billed(ledgers, period) if options.bill else {}
+    found: dict[str, Cost] = {}
+    for own_id, one in ledgers.items():
+        name = one.owner or "unknown" if options.by == "person" else one.stack or one.cluster
+        own = [(host, *span) for cluster, host, span in busy if cluster == one.cluster]
+        ran = hours(one, period)
+        idle = idle_seconds(one, own, period) / 3600 if ran else None
+        cost = Cost(name, cost_of(one, period), ran, idle, billed.get(own_id))
+        found[name] = found[name] + cost if name in found else cost
+    return found.values()
+
+
+def _busy() -> Iterator[tuple[str, str, tuple[float, float]]]:
+    """The cluster, the host and the time of each run."""
+    for row in known_runs("time"):
+        if span := _span(row.run):
+            yield from ((row.run.cluster, host, span) for host in row.run.hosts)
+
+
+def _refreshed(one: Ledger, now: float) -> Ledger:
+    """The ledger after a look at its machines, if one may run. Where the cloud does not answer, a
+    machine counts as long as it was seen, and the rest is named."""
+    if not any(m.starts and m.starts[-1].until is None for m in one.machines.values()):
+        return one
+    try:
+        inventory = local_state.load_cluster(one.cluster)
+        status = power.cluster_status(inventory)
+        return ledger.note(inventory, status.instance_states, now) or one
+    except RailheadError as error:
+        print_lines(f"{one.stack or one.cluster}: not read from its cloud: {error.message}")
+        return replace(one, machines={k: m.not_read(now) for k, m in one.machines.items()})
+
+
+def _billed(ledgers: Iterable[str], period: Period) -> dict[str, Amount]:
+    """What the clouds have billed, by the ids of stacks."""
+    found: dict[str, Amount] = {}
+    first, last = (moment(at).date() for at in (period.since, period.until))
+    for cloud, kind in CLOUDS.items():
+        if kind.bill:
+            print_lines(f"{cloud}: each page of its answer costs 0.01 USD")
+            found |= _read_bill(kind.bill, first, last)
+        elif kind.in_cloud:
+            print_lines(f"{cloud}: its bill is only in its export to BigQuery, which is not read")
+    return found
+
+
+def _read_bill(name: str, first: date, last: date) -> dict[str, Amount]:
+    found: dict[str, Amount] = base.load(name)(first, last)
+    return found

@@ -1,0 +1,175 @@
+"""`fab costs`, from the ledgers and the runs of this computer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins.runs.run_documents import run_document
+
+from bootstrap.clouds import base
+from bootstrap.console.output import json_output
+from bootstrap.costs import ledger
+from bootstrap.costs.ledger import BilledMachine, Ledger, Start
+from bootstrap.errors import RailheadError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
+from bootstrap.lifecycle import power
+from bootstrap.workflows.machines import costs
+from railhead.documents.codec import encode
+from railhead.documents.options.runs import CostsOptions
+from railhead.documents.runs.run_record import RunRecord
+from railhead.money import host
+from railhead.money.amount import Amount
+from railhead.money.host import Wanted
+from railhead.money.table import shipped
+
+H = 3600.0
+NOW = 1_795_000_000.0
+PARTS = host.documented(
+    host.parts_of(Wanted("aws", "us-east-1", "g4dn.xlarge"), shipped("aws")), 1
+).parts
+
+
+def machine(name: str, since: float, until: float | None, **changes: Any) -> BilledMachine:
+    """Times in hours before now."""
+    end = None if until is None else NOW - until * H
+    start = Start(NOW - since * H, NOW - since * H, end)
+    return replace(BilledMachine(name, start.at, end, (start,), PARTS), **changes)
+
+
+def keep(own_id: str, stack: str, *machines: BilledMachine, owner: str = "ann") -> None:
+    each = {f"{own_id}-{m.name}": m for m in machines}
+    one = Ledger(f"cluster-{stack}", stack, "aws", owner, each)
+    atomic_write(local_state.home() / f"costs/{own_id}.json", json.dumps(encode(one)))
+
+
+def run(run_id: str, cluster: str, since: float, until: float, name: str = "") -> None:
+    """A run on the host h1 of a cluster, fetched; times in hours before now."""
+    folder = Path("results").absolute() / run_id
+    document = run_document(run_id=run_id, cluster=cluster, prices=PARTS, name=name)
+    folder.mkdir(parents=True)
+    times = [
+        f"{datetime.fromtimestamp(NOW - t * H, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+        for t in (since, until)
+    ]
+    result = {
+        "run_id": run_id,
+        "state": "succeeded",
+        "started": times[0],
+        "ended": times[1],
+        "seconds": (since - until) * H,
+    }
+    (folder / "result.json").write_text(json.dumps(result))
+    (folder / "run.json").write_text(json.dumps(encode(document)))
+    local_state.save_run(RunRecord(run_id, cluster, str(folder), document=encode(document)))
+
+
+def shown(capsys: pytest.CaptureFixture[str], **options: Any) -> list[list[str]]:
+    """The lines of the table, as words."""
+    costs.costs(CostsOptions(**options), NOW)
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def document(capsys: pytest.CaptureFixture[str], **options: Any) -> Any:
+    with json_output(True):
+        costs.costs(CostsOptions(**options), NOW)
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_stacks_have_their_cost_and_their_time_without_a_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """10 h of 0.541959 USD; a run for 8.6 of them."""
+    keep("c-1", "gpu", machine("h1", 20, 10))
+    keep("c-2", "lab", machine("h1", 4, 2), machine("h2", 4, 2))
+    run("20261101-000000-aaaa", "cluster-gpu", 18.6, 10)
+    head, gpu, lab, whole = shown(capsys)
+    assert gpu == ["gpu", "5.42", "USD", "10.0", "14", "%"]
+    assert lab == ["lab", "2.17", "USD", "4.0", "100", "%"]
+    assert whole == ["all", "7.59", "USD", "14.0", "39", "%"] and head[0] == "stack"
+
+
+def test_people_pay_for_their_stacks(capsys: pytest.CaptureFixture[str]) -> None:
+    keep("c-1", "gpu", machine("h1", 20, 10))
+    keep("c-2", "lab", machine("h1", 4, 2), owner="bob")
+    keep("c-3", "old", machine("h1", 6, 4))
+    rows = {row["name"]: row for row in document(capsys, by="person")["rows"]}
+    assert {name: row["machine_hours"] for name, row in rows.items()} == {"ann": 12, "bob": 2}
+    assert rows["ann"]["usd"] == pytest.approx(12 * 0.541959, abs=1e-3)
+
+
+def test_runs_have_the_price_of_their_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    run("20261101-000000-aaaa", "cluster-gpu", 18, 10, name="baseline")
+    run("20261101-000000-bbbb", "cluster-gpu", 900, 890)
+    rows = document(capsys, by="run")["rows"]
+    assert [(row["name"], row["machine_hours"]) for row in rows] == [("baseline", 8)]
+    assert rows[0]["usd"] == pytest.approx(8 * 0.541959, abs=1e-3)
+
+
+def test_only_the_time_since_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    keep("c-1", "gpu", machine("h1", 48, 12))
+    assert document(capsys, since=1.0)["rows"][0]["machine_hours"] == 12
+    assert shown(capsys, since=0.25) == [
+        ["nothing", "is", "recorded", "here", "of", "the", "last", "0.25", "days"]
+    ]
+
+
+def test_what_has_no_price_makes_the_sum_at_least(capsys: pytest.CaptureFixture[str]) -> None:
+    keep("c-1", "gpu", machine("h1", 20, 10))
+    keep("c-2", "lab", machine("h9", 4, 2, parts=()))
+    found = document(capsys)
+    assert found["total"]["unknown"] == ["price of h9"] and found["total"]["usd"] > 5.4
+
+
+def test_machines_that_may_run_are_read_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where that fails, the time since they were seen is named, not counted."""
+    keep("c-1", "gpu", machine("h1", 20, None))
+
+    def refuses(inventory: Any) -> Any:
+        raise RailheadError("AWS refuses describe_instances")
+
+    monkeypatch.setattr(local_state, "load_cluster", lambda name: None)
+    monkeypatch.setattr(power, "cluster_status", refuses)
+    costs.costs(CostsOptions(), NOW)
+    printed = capsys.readouterr().out
+    assert (
+        "gpu: not read from its cloud: AWS refuses" in printed and "unknown: h1 between" in printed
+    )
+
+
+def test_the_clouds_bill_is_beside_ours_and_the_difference_is_explained(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep("c-1", "gpu", machine("h1", 20, 10))
+    keep("c-2", "lab", machine("h1", 4, 2))
+    days: list[Any] = []
+
+    def billed(since: Any, until: Any) -> dict[str, Amount]:
+        days.append((until - since).days)
+        return {"c-1": Amount.of("5.61")}
+
+    monkeypatch.setattr(base, "load", lambda name: billed)
+    costs.costs(CostsOptions(bill=True), NOW)
+    printed = capsys.readouterr().out
+    assert "0.01 USD" in printed and "5.61 USD" in printed and days == [30]
+    assert costs.DIFFERENCE in printed and costs.NOT_BILLED in printed
+
+
+def test_without_the_option_nothing_is_billed_for_the_question(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep("c-1", "gpu", machine("h1", 20, 10))
+    monkeypatch.setattr(base, "load", lambda name: pytest.fail(name))
+    assert document(capsys)["rows"][0]["billed"] is None
