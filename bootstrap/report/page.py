@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from railhead.documents.carbon.energy import two_digits
 from railhead.documents.runs.evaluation import NONE, Evaluation
 from railhead.documents.runs.result import LINE
 from railhead.documents.runs.run import MOST_RETRIES
@@ -72,8 +71,8 @@ def figures(facts: RunFacts) -> dict[str, str]:
         labels["samples/s, median"] = f"{facts.speed:,.0f}"
     if facts.cost is not None:
         labels["machines, during the run"] = str(facts.cost)
-    if facts.carbon and (grams := facts.carbon.grams(facts.carbon.kwh)) is not None:
-        labels["gCO2e"] = two_digits(grams)
+    if facts.carbon:
+        labels["carbon" if facts.carbon.grid else "energy"] = facts.carbon.total
     return labels
 
 

@@ -4,9 +4,11 @@ more ranks do not pay. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from statistics import median
 
+from railhead.documents.carbon.energy import Carbon, two_digits
 from railhead.documents.lazy import dataclass
 from railhead.money.amount import Amount
 
@@ -43,6 +45,72 @@ class Point:
     def epoch_cost(self) -> Amount | None:
         """The price of the hosts of this run for an epoch; None where it is not known."""
         return None if self.epoch_seconds is None else self.run.cost_of(self.epoch_seconds)
+
+    @property
+    def epoch_carbon(self) -> Carbon | None:
+        """The energy and the carbon of an epoch; None where nothing was measured."""
+        measured = self.run.carbon
+        return measured.of(self.epoch_seconds) if measured and self.epoch_seconds else None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an epoch gains and costs from one size to the next."""
+
+    before: Point
+    after: Point
+
+    @property
+    def saved(self) -> float | None:
+        """The seconds by which an epoch is shorter."""
+        before, after = self.before.epoch_seconds, self.after.epoch_seconds
+        return None if before is None or after is None else before - after
+
+    @property
+    def more(self) -> Decimal | None:
+        """The USD by which an epoch costs more; None where a price is not known exactly."""
+        before, after = self.before.epoch_cost, self.after.epoch_cost
+        if before is None or after is None or before.exact is None or after.exact is None:
+            return None
+        return after.exact - before.exact
+
+    @property
+    def per_minute(self) -> Decimal | None:
+        """USD for each minute by which an epoch is shorter; None where it is not shorter, or costs
+        less."""
+        if self.more is None or self.more < 0 or not self.saved or self.saved < 0:
+            return None
+        return self.more * 60 / Decimal(str(self.saved))
+
+    @property
+    def text(self) -> str:
+        """`From 2 to 4 hosts, an epoch takes 5 min less and costs 0.56 USD more: 0.11 USD for each
+        saved minute; 12 gCO2e more.`; "" where neither time nor price is known."""
+        if self.saved is None:
+            return ""
+        parts = [f"takes {duration(abs(self.saved))} {'less' if self.saved >= 0 else 'more'}"]
+        if self.more is not None:
+            parts.append(f"costs {usd(abs(self.more))} {'more' if self.more >= 0 else 'less'}")
+        sizes = f"From {self.before.ranks} to {count(self.after.ranks, 'rank')}"
+        price = self.per_minute
+        rate = "" if price is None else f": {usd(price)} for each saved minute"
+        return f"{sizes}, an epoch {' and '.join(parts)}{rate}{self._carbon}."
+
+    @property
+    def _carbon(self) -> str:
+        before, after = self.before.epoch_carbon, self.after.epoch_carbon
+        if before is None or after is None:
+            return ""
+        grams = (after.grams(after.kwh), before.grams(before.kwh))
+        if grams[0] is None or grams[1] is None:
+            return ""
+        more = grams[0] - grams[1]
+        return f"; {two_digits(abs(more))} gCO2e {'more' if more >= 0 else 'less'}"
+
+
+def usd(amount: Decimal) -> str:
+    """A small amount: 0.0056 USD."""
+    return Amount.of(amount).text(digits=2 if abs(amount) >= 1 else 4)
 
 
 def points_of(runs: Sequence[RunFacts]) -> list[Point]:
@@ -110,6 +178,13 @@ def sentence(points: Sequence[Point]) -> str:
     )
 
 
+def step_at_end(points: Sequence[Point]) -> Step:
+    """The step after the last size that pays; the last step if all pay."""
+    last, gain = pays_until(points)
+    at = len(points) - 1 if gain is None else points.index(last) + 1
+    return Step(points[at - 1], points[at])
+
+
 def panels_of(points: Sequence[Point]) -> list[Panel]:
     """Measured and linear throughput by ranks, and the fraction of linear scaling."""
     single = points[0].speed / points[0].ranks
@@ -125,6 +200,7 @@ def panels_of(points: Sequence[Point]) -> list[Panel]:
 
 def scaling_page(points: Sequence[Point], folder: Path, command: str) -> str:
     """The page about scaling in `folder`; `command` measures again."""
+    steps = [None, *(Step(a, b) for a, b in zip(points, points[1:], strict=False))]
     rows = [
         (
             point.ranks,
@@ -135,19 +211,22 @@ def scaling_page(points: Sequence[Point], folder: Path, command: str) -> str:
             percent(efficiency(point, points[0])),
             "" if point.epoch_seconds is None else duration(point.epoch_seconds),
             "" if point.epoch_cost is None else point.epoch_cost.text(digits=4),
+            usd(step.per_minute) if step and step.per_minute is not None else "",
+            point.epoch_carbon.total if point.epoch_carbon else "",
             link_to(point.run, folder),
         )
-        for point in points
+        for point, step in zip(points, steps, strict=True)
     ]
     head = (
         "ranks", "hosts", "samples/s", "lowest to highest", "measurements", "of linear", "epoch",
-        "cost of an epoch", "run",
+        "cost of an epoch", "for each saved minute", "carbon of an epoch", "run",
     )  # fmt: skip
     charts = [element("figure", chart(panel)) for panel in panels_of(points)]
     last, _ = pays_until(points)
     return page("Scaling", [
         element("h1", f"Scaling from {points[0].ranks} to {points[-1].ranks} ranks"),
         element("p", sentence(points)),
+        *(element("p", text) for text in [step_at_end(points).text] if text),
         *(element("p", why, class_="bad") for why in _few(points)),
         section("What was measured", pairs(what_of(points))),
         section("Throughput", element("div", *charts, class_="charts")),

@@ -19,7 +19,7 @@ from ...plan.cluster import Options
 from ...report import write
 from ...report.command import command
 from ...report.facts import RunFacts, read_run
-from ...report.scaling import panels_of, points_of, scaling_page, sentence
+from ...report.scaling import panels_of, points_of, scaling_page, sentence, step_at_end
 from ...runs.request import RunRequest, read_request
 from .. import attach, resume, train
 from ..plan import ready_options
@@ -97,7 +97,7 @@ def report(runs: Sequence[RunFacts], results: Path) -> Path:
     """Write the page about these runs, also of several commands; print its sentence."""
     write.refuse_empty(runs)
     points = points_of(runs)
-    print_result(sentence(points))
+    print_result(*filter(None, [sentence(points), step_at_end(points).text]))
     folder = results / f"scale-{points[0].run.run_id}"
     last = points[-1].run
     counts = ",".join(str(point.hosts) for point in points)

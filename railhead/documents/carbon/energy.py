@@ -7,6 +7,7 @@ gCO2e = kWh x the intensity of the grid. Standard library only, Python 3.10.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from railhead.documents.carbon.cpus import AVERAGE, MEMORY_WATTS, cpu_of
 from railhead.documents.codec import key
@@ -95,12 +96,13 @@ class Grid:
 @dataclass(frozen=True)
 class Carbon:
     """The carbon of a run. `gpu_kwh` is measured, `other_kwh` (CPUs and memory) estimated; both
-    include the PUE, which is 1 without a `grid`. `seconds`: measured, of all hosts together."""
+    include the PUE, which is 1 without a `grid`. `seconds`: measured, the sum of all `machines`."""
 
     method: str
     gpu_kwh: float = key(at_least=0, at_most=MOST)
     other_kwh: float = key(at_least=0, at_most=MOST)
     seconds: float = key(at_least=0, at_most=MOST)
+    machines: int = key(at_least=1, at_most=100_000)
     grid: Grid | None = key(None)
     notes: tuple[str, ...] = key(())
 
@@ -112,6 +114,22 @@ class Carbon:
     def grams(self, kwh: float) -> float | None:
         """gCO2e of an energy; None where the grid is not known."""
         return None if self.grid is None else kwh * self.grid.g_per_kwh
+
+    @property
+    def total(self) -> str:
+        """For a table: 430 gCO2e; 0.2 kWh where the grid is not known."""
+        grams = self.grams(self.kwh)
+        return f"{two_digits(self.kwh)} kWh" if grams is None else f"{two_digits(grams)} gCO2e"
+
+    def of(self, seconds: float) -> Carbon:
+        """That of a part of the run, in which all machines work as in all of it."""
+        part = seconds * self.machines / self.seconds if self.seconds else 0.0
+        return replace(
+            self,
+            gpu_kwh=self.gpu_kwh * part,
+            other_kwh=self.other_kwh * part,
+            seconds=seconds * self.machines,
+        )
 
     @property
     def text(self) -> str:
@@ -156,6 +174,7 @@ def carbon_of(measured: Iterable[HostEnergy], grid: Grid | None) -> Carbon | Non
         gpu_kwh=float(f"{gpu / JOULES * pue:.6g}"),
         other_kwh=float(f"{other / JOULES * pue:.6g}"),
         seconds=round(sum(one.seconds for one in hosts), 1),
+        machines=len({one.boot for one in hosts}),
         grid=grid,
         notes=(*dict.fromkeys(one.note for one in hosts if one.note), LEFT_OUT),
     )

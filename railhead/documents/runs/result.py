@@ -212,8 +212,8 @@ class Result:
         None,
         omit=True,
         doc="optional: `method`, `gpu_kwh` (measured), `other_kwh` (CPUs and memory, estimated),"
-        " both with the PUE;\n`seconds` measured, of all hosts; `grid` as in the run document, or"
-        " null: then the carbon is not known; `notes`: what is left out",
+        " both with the PUE;\n`seconds` measured, of all `machines`; `grid` as in the run document,"
+        " or null: then the carbon is not known; `notes`: what is left out",
     )
 
     @property

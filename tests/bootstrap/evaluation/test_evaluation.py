@@ -22,6 +22,7 @@ from bootstrap.cli import result_tasks
 from bootstrap.errors import BelowThreshold, RailheadError, UsageError
 from bootstrap.evaluation import here
 from bootstrap.evaluation.request import read_evaluation
+from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.runs.earlier_run import EarlierRun, earlier_run, resumed_request
@@ -30,6 +31,7 @@ from bootstrap.runs.request import read_request
 from bootstrap.runs.results import judge
 from bootstrap.runs.run import Run
 from bootstrap.serving.source import source_of
+from railhead.documents.cluster import ClusterPrice
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.runs.evaluation import Reported, Threshold
 from railhead.documents.runs.result import Result
@@ -282,6 +284,37 @@ def test_what_a_script_has_reported_is_judged_without_running_it(
     with pytest.raises(Exit, match="name a script that evaluates"):
         result_tasks.evaluate.body(None, run="r1", model="model.keras")
     assert not (results / "evaluations/r1").exists()
+
+
+CARBON = {
+    "method": "m", "gpu_kwh": 0.5, "other_kwh": 0.25, "seconds": 1800.0, "machines": 1, "notes": [],
+    "grid": {"g_per_kwh": 400, "pue": 1.1, "place": "X", "year": 2025, "source": "S"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("least", ["0.9", "0.97"])
+def test_a_gate_ends_with_accuracy_cost_and_carbon_in_one_table(
+    project: Path, capsys: pytest.CaptureFixture[str], least: str
+) -> None:
+    """Also where a threshold is missed. Half an hour on one host at 4 USD an hour."""
+    recorded(project, program(script="train.py"))
+    results = project / "results/r1"
+    (results / "metrics.jsonl").write_text(EVALUATED)
+    hosts = (Host("h1", "10.0.0.1"),)
+    local_state.save_cluster(
+        Inventory("c", hosts, cloud="aws", price=ClusterPrice(4.0, "USD", "list", "2026-11-01"))
+    )
+    for carbon, shown in ((None, "not measured"), (CARBON, "300 gCO2e: measured 200 (GPUs), ")):
+        result = {"state": "succeeded", "seconds": 1800.0, "carbon": carbon}
+        (results / "result.json").write_text(json.dumps(result))
+        try:
+            result_tasks.evaluate.body(None, run="r1", min=[f"accuracy={least}"])
+        except Exit as missed:
+            assert missed.code == 3 and least == "0.97"
+        accuracy, _, cost, last = capsys.readouterr().out.splitlines()[-4:]
+        assert accuracy == f"accuracy{' ' * 16}96.00 %"
+        assert cost == f"cost of the training{' ' * 4}2.00 USD"
+        assert last.startswith(f"carbon of the training  {shown}")
 
 
 def test_an_evaluation_is_neither_evaluated_nor_resumed(project: Path) -> None:

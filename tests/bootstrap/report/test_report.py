@@ -118,7 +118,7 @@ def written(*runs: str) -> str:
 
 
 CARBON = {
-    "method": "railhead 1", "gpu_kwh": 0.5, "other_kwh": 0.25, "seconds": 120.0,
+    "method": "railhead 1", "gpu_kwh": 0.5, "other_kwh": 0.25, "seconds": 120.0, "machines": 2,
     "grid": {"g_per_kwh": 400, "pue": 1.1, "place": "X", "year": 2025, "source": "<b>S</b>"},
     "notes": ["the energy of the GPUs of <i>h2</i> is not known"],
 }  # fmt: skip

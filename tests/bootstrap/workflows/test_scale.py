@@ -13,8 +13,16 @@ from standins.runs.trained_runs import INVENTORY, Runs, request
 from bootstrap.errors import UsageError
 from bootstrap.plan.cluster import Options
 from bootstrap.report.facts import RunFacts
-from bootstrap.report.scaling import efficiency, pays_until, points_of, scaling_page, sentence
+from bootstrap.report.scaling import (
+    efficiency,
+    pays_until,
+    points_of,
+    scaling_page,
+    sentence,
+    step_at_end,
+)
 from bootstrap.workflows.series import scale
+from railhead.documents.carbon.energy import Carbon, Grid
 from railhead.documents.cluster import ClusterPrice
 from railhead.documents.options.runs import ScaleOptions, StartOptions
 from railhead.documents.runs.records import Record
@@ -28,16 +36,21 @@ def hosts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return Runs(monkeypatch)
 
 
-def sized(ranks: int, speed: float, price: float | None = None) -> RunFacts:
-    """A run of so many ranks with this throughput, and 10 seconds an epoch."""
+def sized(
+    ranks: int, speed: float, price: float | None = None, *, epoch: float = 10.0, kwh: float = 0.0
+) -> RunFacts:
+    """A run of so many ranks with this throughput, seconds an epoch, and kWh of its hosts in an
+    hour."""
     document = run_document(size=ranks, hosts=RUN.hosts * ranks)
     whole = ClusterPrice(price, "USD", "list", "2026") if price else None
     parts = host.read(whole, len(document.hosts))
-    run = RunFacts(
-        f"r{ranks}", Path(), "c", document, result=Result(state="succeeded"), parts=parts
-    )
+    grid = Grid(400, 1.0, "X", 2025, "S")
+    carbon = Carbon("m", kwh, 0.0, 3600.0 * ranks, ranks, grid) if kwh else None
+    result = Result(state="succeeded", carbon=carbon)
+    run = RunFacts(f"r{ranks}", Path(), "c", document, result=result, parts=parts)
     epochs = [
-        Record("epoch", epoch=e, time=10.0 * e, figures={"samples_per_s": speed}) for e in (1, 2, 3)
+        Record("epoch", epoch=e, time=epoch * e, figures={"samples_per_s": speed})
+        for e in (1, 2, 3)
     ]
     run.__dict__["records"] = epochs
     return run
@@ -55,6 +68,36 @@ def test_efficiency_and_where_more_stops_paying() -> None:
     html = scaling_page(points, Path(), "fab scale --counts 1,2,4")
     assert "63 %" in html or "62 %" in html
     assert "<svg" in html and "0.0111 USD" in html
+
+
+def test_a_step_has_its_price_for_each_saved_minute_and_its_carbon() -> None:
+    """Three sizes: 600, 360 and 300 s of an epoch at 1, 2 and 4 USD per hour: 0.1667, 0.2 and
+    0.3333 USD; 60 s are saved at the last step, 240 s at the one before."""
+    points = points_of([
+        sized(1, 100, 1.0, epoch=600, kwh=1.0),
+        sized(2, 170, 2.0, epoch=360, kwh=2.0),
+        sized(4, 200, 4.0, epoch=300, kwh=4.0),
+    ])  # fmt: skip
+    assert step_at_end(points).text == (
+        "From 2 to 4 ranks, an epoch takes 1 min less and costs 0.1333 USD more: 0.1333 USD for"
+        " each saved minute; 53 gCO2e more."
+    )
+    html = scaling_page(points, Path(), "")
+    for cell in ("0.0083 USD", "0.1333 USD", "67 gCO2e", "80 gCO2e", "130 gCO2e"):
+        assert f"<td>{cell}</td>" in html or f">{cell}<" in html, cell
+    assert "From 2 to 4 ranks, an epoch takes 1 min less" in html
+    all_pay = points_of([sized(1, 100, 1.0, epoch=600), sized(2, 190, 2.0, epoch=310)])
+    assert step_at_end(all_pay).text.startswith("From 1 to 2 ranks, an epoch takes 4 min 50 s less")
+
+
+def test_a_step_that_saves_nothing_has_no_price_for_a_minute_and_an_unknown_price_none() -> None:
+    slower = step_at_end(points_of([sized(1, 100, 1.0), sized(2, 90, 2.0, epoch=12)]))
+    assert slower.text == "From 1 to 2 ranks, an epoch takes 2.0 s more and costs 0.0039 USD more."
+    assert slower.per_minute is None
+    unknown = step_at_end(points_of([sized(1, 100, 1.0), sized(2, 150, epoch=6)]))
+    assert unknown.text == "From 1 to 2 ranks, an epoch takes 4.0 s less."
+    cheaper = step_at_end(points_of([sized(1, 100, 2.0), sized(2, 150, 2.0, epoch=6)]))
+    assert cheaper.text.endswith("takes 4.0 s less and costs 0.0022 USD less.")
 
 
 def test_a_size_has_a_spread_and_few_measurements_are_named() -> None:
