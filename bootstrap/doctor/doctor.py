@@ -108,12 +108,14 @@ def _of_cloud(stack: str) -> Iterator[Check]:
 
 def _preview(stack: str) -> Iterator[Check]:
     """What the stack's program refuses: config, quotas, zones, images. It creates nothing."""
-    errors = pulumi_stack.preview_errors(stack)
+    errors, cost = pulumi_stack.preview_report(stack)
     for error in errors:
         text, _, command = error.partition("\n  next: ")
         yield Check("preview", "blocks", text.strip(), command.strip())
     if not errors:
         yield Check("preview", "ok", "the config is valid; quotas, zone and image were found")
+        if cost:
+            yield Check("price", "ok", cost)
 
 
 def lines(diagnosis: Diagnosis) -> list[str]:

@@ -109,6 +109,7 @@ class ClusterMethods(ABC):
         keep: float | None = None,
         stop: bool = True,
         max_hours: float | None = None,
+        budget: float | None = None,
         on_stall: str = "restart",
         stall_after: float = 60.0,
         name: str | None = None,
@@ -159,6 +160,8 @@ class ClusterMethods(ABC):
                 minutes; default: 20
             stop: False: leave a stack's machines running after the run (--no-stop)
             max_hours: cancel the run after this time, such as 90m or 2h; a number is hours
+            budget: cancel the run, and stop the machines, before its hosts have cost this
+                many US dollars
             on_stall: what happens when the run makes no progress; default: restart
             stall_after: time without a step before the ranks are examined for a stall, such
                 as 90s; a number is seconds; default: 60
@@ -207,6 +210,7 @@ class ClusterMethods(ABC):
                 keep=keep,
                 stop=stop,
                 max_hours=max_hours,
+                budget=budget,
                 on_stall=on_stall,
                 stall_after=stall_after,
             ),

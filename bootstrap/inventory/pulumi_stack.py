@@ -22,6 +22,7 @@ from .hosts import Inventory
 from .stack_state import MACHINES, StackState, read_state, resources_of
 
 PREVIEW_SECONDS = 300
+COST = "the whole cluster: "  # how stacks/program.py begins it
 UP_SECONDS = DESTROY_SECONDS = 3600
 DAMAGED = "failed to load checkpoint"
 REMOVALS = ("delete", "delete-replaced", "replace")  # operations of a preview
@@ -157,9 +158,12 @@ def config(stack: str) -> dict[str, str]:
     return {key.rpartition(":")[2]: setting.value for key, setting in settings.items()}
 
 
-def preview_errors(stack: str) -> list[str]:
-    """The errors of a preview, which creates nothing; empty where it succeeds."""
-    return _preview(stack)[1]
+def preview_report(stack: str) -> tuple[list[str], str]:
+    """The errors of a preview, which creates nothing, and its line about the cost; empty where it
+    succeeds, and where it has none."""
+    preview, errors = _preview(stack)
+    lines = [one.message.strip() for one in preview.diagnostics if one.message.startswith(COST)]
+    return errors, lines[0].removeprefix(COST) if lines else ""
 
 
 @dataclass(frozen=True)

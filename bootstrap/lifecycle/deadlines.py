@@ -252,7 +252,8 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     """
     if not cluster.inventory.kind.in_cloud:
         return
-    hours = min(MOST_HOURS, BEFORE_RUN + policy.max_hours + AFTER_RUN) if policy.max_hours else 0.0
+    around = 0.0 if policy.spent_at else BEFORE_RUN + AFTER_RUN  # a budget has them in it
+    hours = min(MOST_HOURS, policy.max_hours + around) if policy.max_hours else 0.0
     needed, before = _from_now(hours), cloud_of(cluster.inventory).deadlines()
     urgent = most_urgent(before.values())
     if urgent and urgent.at and urgent.at < needed and not urgent.fixed:
@@ -270,6 +271,32 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
         lambda session: timer.move(session, at, of_cloud=of_cloud),
         what="moving the timers",
     )
+
+
+def limit(cluster: ConnectedCluster, spent_at: float, report: Reporter) -> None:
+    """Before a run with a budget: let no deadline come after the time at which it is spent. A
+    cloud whose own deadline cannot move while machines run is left as it is; their timers move.
+
+    Raises:
+        HostsFailed: a timer was not moved.
+    """
+    if not cluster.inventory.kind.in_cloud:
+        return
+    at = datetime.fromtimestamp(spent_at, timezone.utc)
+    before = cloud_of(cluster.inventory).deadlines()
+    late = [name for name, one in before.items() if _comes_after(one, at) and not one.fixed]
+    if late:
+        hours = (at - _from_now(0)).total_seconds() / 3600
+        cloud_of(cluster.inventory.only(late)).set_deadline(hours)
+    timers = connect.everywhere(cluster.sessions, timer.read, what="reading the timers")
+    longer = {n: s for n, s in cluster.sessions.items() if _comes_after(timers[n], at)}
+    connect.everywhere(longer, lambda session: timer.move(session, at), what="moving the timers")
+    if late or longer:
+        report(f"the machines stop at {at:{TIME}} UTC: then the budget is spent")
+
+
+def _comes_after(deadline: Deadline, at: datetime) -> bool:
+    return deadline.state == "armed" and bool(deadline.at and deadline.at > at + SAME_TIME)
 
 
 def _comes_before(deadline: Deadline, needed: datetime) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from ..clouds import base
 from ..clouds.base import STOPPED, Deadline, most_urgent
 from ..console.output import Reporter, print_result
 from ..console.wait import Clock
-from ..costs import ledger
+from ..costs import budget, ledger
 from ..errors import Command, Hint, HostsFailed, RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
@@ -45,7 +46,21 @@ def stop_policy_of(ending: EndingOptions) -> StopPolicy:
         max_hours=ending.max_hours,
         on_stall=ending.on_stall,
         stall_after=ending.stall_after,
+        budget=ending.budget,
     )
+
+
+def within_budget(inventory: Inventory, policy: StopPolicy, now: float) -> StopPolicy:
+    """The policy with the time at which its budget is spent.
+
+    Raises:
+        UsageError: a price is not known, or the budget is too small for a run.
+    """
+    if policy.budget is None:
+        return policy
+    hours = budget.hours_of(policy.budget, inventory)
+    budget.refuse_small(policy.budget, hours, policy.keep_hours, inventory)
+    return replace(policy, spent_at=now + hours * 3600).from_now(now)
 
 
 def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:

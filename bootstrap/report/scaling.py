@@ -128,7 +128,7 @@ def points_of(runs: Sequence[RunFacts]) -> list[Point]:
                 hint="--metric samples_per_s='([0-9.]+) samples/s'   # for a script",
             )
         hosts = len(document.hosts)
-        point = Point(run, document.size, hosts, speeds, _epoch_seconds(run))
+        point = Point(run, document.size, hosts, speeds, epoch_seconds(run))
         if point.ranks not in best or point.speed > best[point.ranks].speed:
             best[point.ranks] = point
     if len(best) < 2:
@@ -136,7 +136,7 @@ def points_of(runs: Sequence[RunFacts]) -> list[Point]:
     return [best[ranks] for ranks in sorted(best)]
 
 
-def _epoch_seconds(run: RunFacts) -> float | None:
+def epoch_seconds(run: RunFacts) -> float | None:
     """The median time from the end of one epoch to the end of the next, evaluation included."""
     times = [record.time for record in run.epochs if record.time is not None]
     pairs = [b - a for a, b in zip(times, times[1:], strict=False) if b > a]

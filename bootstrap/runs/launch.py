@@ -36,6 +36,7 @@ from .keras.choice import KerasChoice
 from .metrics.options import MOST_METRICS
 from .strategies import AUTO, DEFAULT_LAUNCHER, SCRIPTS_ONLY, Strategy
 
+LEAST_HOURS, MOST_HOURS = 0.01, 168.0  # of --max-hours
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -156,13 +157,28 @@ class RunOptions:
 @dataclass(frozen=True)
 class StopPolicy:
     """How a run ends, and what to do with the machines after it, validated. `max_hours` None: no
-    limit. `on_stall`, `stall_after`: as in the run document."""
+    limit. `on_stall`, `stall_after`: as in the run document. `spent_at`: when the `budget` is
+    spent, seconds since 1970."""
 
     keep_minutes: int = 20
     stop: bool = True
     max_hours: float | None = None
     on_stall: str = "restart"
     stall_after: float = STALL_AFTER
+    budget: float | None = None
+    spent_at: float | None = None
+
+    def from_now(self, now: float) -> StopPolicy:
+        """With the hours that its budget leaves: machines are kept for a while after a failure."""
+        if self.spent_at is None:
+            return self
+        hours = max(LEAST_HOURS, (self.spent_at - now) / 3600 - self.keep_hours)
+        return replace(self, max_hours=min(hours, self.max_hours or MOST_HOURS))
+
+    @property
+    def keep_hours(self) -> float:
+        """For how long machines are kept after a failure."""
+        return self.keep_minutes / 60 if self.stop else 0.0
 
 
 def placement_of(options: RunOptions, peers: Sequence[Peer]) -> list[list[str]]:
@@ -248,6 +264,7 @@ def run_document(
         resumes=options.resumes,
         evaluates=options.evaluates,
         max_hours=stop_policy.max_hours,
+        budget=stop_policy.budget,
         stop=Stop(tuple(stops), stop_policy.keep_minutes) if stop_policy.stop and stops else None,
         bucket=bucket,
         keras_auto=options.keras.auto,

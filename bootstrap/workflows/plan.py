@@ -11,12 +11,15 @@ from typing import TextIO
 
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
+from railhead.money import host
 
 from ..console.output import print_lines
+from ..console.text import clean
 from ..errors import UsageError
+from ..inventory import local_state
 from ..inventory.files import read_given
 from ..inventory.hosts import Inventory, check_peer_address
-from ..lifecycle import reach
+from ..lifecycle import deadlines, reach
 from ..plan import decide
 from ..plan.cluster import Options, SurveyedCluster
 from ..plan.internet import MOST_CERTIFICATES, Internet, check_certificates, read_proxy
@@ -24,6 +27,8 @@ from ..plan.runtimes import row_named
 from ..plan.steps import Plan
 from ..provision import survey
 from ..provision.requirements import checked_requirements
+from ..report.facts import read_run
+from ..report.scaling import epoch_seconds
 from ..ssh.cluster import ConnectedCluster
 
 
@@ -69,7 +74,29 @@ def plan(inventory: Inventory, options: Options, json_out: TextIO | None = None)
     """Print what `bootstrap` and `train` would do on each host, and why."""
     with surveyed(inventory, options) as cluster:
         print_plan(cluster, options, json_out)
+        print_lines(*price_lines(inventory))
         print_lines("nothing was changed")
+
+
+def price_lines(inventory: Inventory) -> list[str]:
+    """What the hosts cost per hour and until their deadline, and for an epoch of the last run
+    here that has a cost; nothing for hosts without a price."""
+    hosts = len(inventory.hosts)
+    parts = host.read(inventory.price, hosts)
+    if not parts:
+        return []
+    text = host.describe(parts, hosts, deadlines.default_hours(inventory))
+    return [f"price: {text}", *epoch_lines(inventory)]
+
+
+def epoch_lines(inventory: Inventory) -> list[str]:
+    """What an epoch of the newest run with epochs on these hosts cost."""
+    for path in reversed(local_state.runs(inventory.name)):
+        run = read_run(path.stem)
+        seconds = epoch_seconds(run) if len(run.hosts) == len(inventory.hosts) else None
+        if seconds and (cost := run.cost_of(seconds)):
+            return [f"price of an epoch, as in run {run.run_id}: {clean(cost.text(digits=4))}"]
+    return []
 
 
 @contextmanager

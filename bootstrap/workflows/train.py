@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import field, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -91,12 +92,16 @@ def train(inventory: Inventory, options: TrainOptions) -> Run:
         refuse_alone(options.request, sum(host.slots or 1 for host in inventory.hosts))
     results.require_writable(options.results)
     check_shares(options.request.data, len(inventory.hosts))
+    policy = stop_policy.within_budget(inventory, options.stop_policy, time.time())
+    options = replace(options, stop_policy=policy)
     if deadline := stop_policy.check_before_run(inventory, options.stop_policy):
         print_lines(deadline)
     with surveyed(inventory, options.options) as cluster:
         start.refuse_second(cluster)
         restore = resume.find_checkpoints(cluster, options.earlier) if options.earlier else None
         deadlines.cover_run(cluster, options.stop_policy, print_lines)
+        if policy.spent_at is not None:
+            deadlines.limit(cluster, policy.spent_at, print_lines)
         with stop_policy.preparing(inventory, print_result):
             run = _start(cluster, options, restore)
         note_output(attach.output_of(run, None))
@@ -125,7 +130,7 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     data = place_data(options.request.data, cluster)
     if options.earlier:
         print_lines(*changed_data(options.earlier, data))
-    request, policy = options.request, options.stop_policy
+    request, policy = options.request, options.stop_policy.from_now(time.time())
     return start.start(cluster, request, data, options.results, policy, restore)
 
 

@@ -90,8 +90,10 @@ def read(price: ClusterPrice | None, hosts: int) -> tuple[Part, ...]:
         return (Part(MACHINE, UnknownPrice(f"a price in {price.currency}", "not in USD")),)
     if price.parts:
         return tuple(map(read_part, price.parts))
-    each = Decimal(str(price.per_hour or 0)) / max(1, hosts)
     what = "price of the machines"
+    if price.per_hour is None:
+        return (Part(MACHINE, UnknownPrice(what, price.source)),)
+    each = Decimal(str(price.per_hour)) / max(1, hosts)
     return (Part(MACHINE, Price(what, each, each, "h", price.date, price.source)),)
 
 

@@ -14,7 +14,9 @@ def test_a_missing_right_stops_an_up_before_its_preview(aws: OnAws) -> None:
     healthy = aws.stack.fab("doctor", "--stack", "g4dn", "--json").ended(0)
     diagnosis = decode(Diagnosis, json.loads(healthy.text.partition("\nfab")[0]))
     states = {check.name: check.state for check in diagnosis.checks}
-    assert states["preview"] == states["rights"] == states["pulumi login"] == "ok"
+    assert (
+        states["preview"] == states["rights"] == states["pulumi login"] == states["price"] == "ok"
+    )
     aws.cloud.extra.denied = {"ec2:RunInstances"}
     refused = aws.stack.fab("up", "--stack", "g4dn", "--yes").ended(2, "ec2:RunInstances")
     assert "fab doctor --stack g4dn" in refused.text and not aws.stack.resources()

@@ -359,7 +359,8 @@ class Supervisor:
     def why(self) -> str | None:
         """Why the run was cancelled; None for a cancel by the user."""
         if stop_policy.is_over(self.run, self.state.run_seconds):
-            return f"its {self.run.max_hours:g} hours (--max-hours) were over"
+            budget = f", or its budget of {self.run.budget:g} USD" if self.run.budget else ""
+            return f"its {self.run.max_hours:.3g} hours (--max-hours{budget}) were over"
         return None
 
     def culprit(self, code: int) -> Culprit:

@@ -225,6 +225,14 @@ class EndingOptions:
         at_most=168,
         unit="h",
     )
+    budget: float | None = option(
+        None,
+        "cancel the run, and stop the machines, before its hosts have cost this many US dollars",
+        doc="US dollars for the hosts, from now: before they are spent, the run is cancelled and"
+        " the machines stop. Refused where a price is not known",
+        at_least=0.01,
+        at_most=1_000_000,
+    )
     on_stall: str = option(
         "restart",
         "what happens when the run makes no progress",

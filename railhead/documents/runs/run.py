@@ -333,6 +333,11 @@ class RunDocument:
         omit=True,
         doc="optional: true: the ranks of the script do not join each other (`--independent`)",
     )
+    budget: float | None = key(
+        None,
+        omit=True,
+        doc="optional: the value of `--budget`, which has set `max_hours`",
+    )
     prices: tuple[PricePart, ...] = key(
         (),
         omit=True,

@@ -396,9 +396,12 @@ def test_timers_end_with_the_later_time_where_the_cloud_cannot_move(
     assert all(about(at, 2.5) for at in over_ssh.moved.values())
 
 
-def cover(timers: Timers, cloud: Cloud, max_hours: float | None) -> list[str]:
-    """What is printed before a run on the two machines."""
-    printed, policy = list[str](), StopPolicy(max_hours=max_hours)
+def cover(
+    timers: Timers, cloud: Cloud, max_hours: float | None, spent_in: float | None = None
+) -> list[str]:
+    """What is printed before a run on the two machines; its budget is spent in so many hours."""
+    spent_at = None if spent_in is None else time.time() + spent_in * 3600
+    printed, policy = list[str](), StopPolicy(max_hours=max_hours, spent_at=spent_at)
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         registered_cloud.register(patch, "aws", cloud)
@@ -409,7 +412,38 @@ def cover(timers: Timers, cloud: Cloud, max_hours: float | None) -> list[str]:
             sessions[name].host = replace(sessions[name].host, name=name)
         cluster: Any = SimpleNamespace(inventory=GOLDEN, sessions=sessions)
         deadlines.cover_run(cluster, policy, printed.append)
+        if spent_at is not None:
+            deadlines.limit(cluster, spent_at, printed.append)
     return printed
+
+
+def test_the_budget_of_a_run_is_the_deadline_of_cloud_and_machines(timers: Timers) -> None:
+    """Also when nobody is connected then. A timer before the end of the run moves to the budget's,
+    not beyond."""
+    cloud = Cloud(8)
+    timers.arm(TWO, 2)
+    (line,) = cover(timers, cloud, 2.7, spent_in=3)
+    assert "then the budget is spent" in line
+    assert cloud.moved == [pytest.approx(3, abs=0.01)]
+    assert {*timers.moved} == {ONE, TWO} and all(about(at, 3) for at in timers.moved.values())
+
+
+def test_a_budget_that_lasts_longer_than_the_deadlines_moves_none(timers: Timers) -> None:
+    cloud = Cloud(8)
+    assert cover(timers, cloud, 7, spent_in=9) == [] and not cloud.moved and not timers.moved
+
+
+def test_a_budget_moves_the_timers_where_the_clouds_deadline_is_fixed(timers: Timers) -> None:
+    cloud = Cloud(8, fixed=True)
+    cover(timers, cloud, 2.7, spent_in=3)
+    assert not cloud.moved and {*timers.moved} == {ONE, TWO}
+    assert all(about(at, 3) for at in timers.moved.values())
+
+
+def test_a_budget_that_needs_later_deadlines_moves_them_to_its_end(timers: Timers) -> None:
+    cloud = Cloud(8)
+    cover(timers, cloud, 11.6, spent_in=12)
+    assert cloud.moved == [11.6] and all(about(at, 11.6) for at in timers.moved.values())
 
 
 def test_a_run_moves_both_deadlines_where_max_hours_goes_beyond_them(timers: Timers) -> None:

@@ -56,6 +56,8 @@ WRONG = [
     ({"keep": "-1"}, "--keep: -1"),
     ({"keep": "nan"}, "--keep: 'nan'"),
     ({"keep": "5", "stop": True}, "contradict each other"),
+    ({"budget": "0"}, "--budget: 0 is not a number from 0.01"),
+    ({"budget": "12 EUR"}, "--budget: '12 EUR' is not a number"),
     ({"max_hours": "0"}, "--max-hours: 0 is not a number from 0.01 to 168"),
     ({"max_hours": "169"}, "--max-hours: 169"),
     ({"on_stall": "end"}, "--on-stall: 'end'"),

@@ -13,7 +13,6 @@ from standins.runs.run_documents import run_document
 
 from bootstrap.clouds import base
 from bootstrap.console.output import json_output
-from bootstrap.costs import ledger
 from bootstrap.costs.ledger import BilledMachine, Ledger, Start
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state

@@ -339,7 +339,12 @@ def test_a_run_succeeds_only_if_every_rank_was_seen_to_end(
 def test_a_run_is_cancelled_when_its_hours_are_over(home: Path) -> None:
     result = Run(home, "exec sleep 600", max_hours=1 / 3600).result()
     assert result["state"] == "cancelled"
-    assert "--max-hours" in result["why"]
+    assert "--max-hours" in result["why"] and "budget" not in result["why"]
+
+
+def test_a_run_is_cancelled_when_its_budget_is_spent(home: Path) -> None:
+    result = Run(home, "exec sleep 600", max_hours=1 / 3600, budget=0.5).result()
+    assert result["state"] == "cancelled" and "its budget of 0.5 USD" in result["why"]
 
 
 def test_results_go_to_the_bucket_also_where_no_machine_is_to_stop(home: Path) -> None:

@@ -1,0 +1,55 @@
+"""A budget is a time: when it is spent at the price of the machines, the higher one of a range."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from railhead.money import host
+from railhead.money.amount import Amount
+from railhead.money.bill import hours_for
+
+from ..errors import UsageError
+from ..inventory.hosts import Inventory
+
+LEAST_HOURS = 0.1  # to make hosts ready, and to train at all
+HINT = "pulumi config set price_per_hour USD && pulumi up   # the price of the whole cluster"
+
+
+def hours_of(budget: float, inventory: Inventory, spent: Amount | None = None) -> float:
+    """For how many hours a budget, less what is spent, lasts while these hosts run.
+
+    Raises:
+        UsageError: a price is not known, or the hosts cost nothing.
+    """
+    hosts = len(inventory.hosts)
+    per_hour = host.per_hour(host.read(inventory.price, hosts), hosts)
+    hours = hours_for(Decimal(str(budget)), per_hour, spent or Amount())
+    if hours is not None:
+        return float(hours)
+    what = per_hour if not per_hour.known else spent or Amount()
+    if what.unknown:
+        raise UsageError(
+            f"--budget {budget:g}: it is not known when it is spent; unknown: "
+            f"{', '.join(what.unknown)}",
+            hint=HINT,
+        )
+    raise UsageError(
+        f"--budget {budget:g}: no price is recorded of {inventory.name}, or its hosts cost nothing",
+        hint="the same command with --max-hours",
+    )
+
+
+def refuse_small(budget: float, hours: float, kept: float, inventory: Inventory) -> None:
+    """UsageError for a budget that is spent before a run can do anything. `kept`: hours for which
+    machines are kept after a failure."""
+    if hours - kept >= LEAST_HOURS:
+        return
+    hosts = len(inventory.hosts)
+    per_hour = host.per_hour(host.read(inventory.price, hosts), hosts)
+    least = Amount.of(per_hour.high) * Decimal(str(LEAST_HOURS + kept))
+    raise UsageError(
+        f"--budget {budget:g} is spent after {hours * 60:.0f} minutes: the machines cost "
+        f"{per_hour.text('per hour')}, and are kept {kept * 60:g} minutes after a failure "
+        f"(--keep); at least {least}",
+        hint=f"--budget {float(least.high) + 1:.0f}",
+    )

@@ -1,0 +1,92 @@
+"""The budget of a run: when it is spent, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.lifecycle.stop_policy import within_budget
+from bootstrap.runs.launch import StopPolicy
+from railhead.documents.cluster import ClusterPrice
+from railhead.money import host
+from railhead.money.host import Wanted
+from railhead.money.table import shipped
+
+NOW = 1_795_000_000.0
+HOSTS = (Host("m1", "a"), Host("m2", "b"))
+
+
+def ours(region: str = "us-east-1", **wanted: Any) -> Inventory:
+    parts = host.parts_of(Wanted("aws", region, "g4dn.xlarge", **wanted), shipped("aws"))
+    return Inventory("gpu", HOSTS, cloud="aws", stack="dev", price=host.documented(parts, 2))
+
+
+def test_the_hours_of_a_budget_are_those_of_all_hosts_with_the_time_of_keeping() -> None:
+    """12 / (2 x 0.541959) = 11.07 h, and 20 minutes less for the run."""
+    policy = within_budget(ours(), StopPolicy(budget=12), NOW)
+    assert policy.spent_at == pytest.approx(NOW + 11.0710 * 3600, abs=2)
+    assert policy.max_hours == pytest.approx(11.0710 - 1 / 3, abs=0.001)
+    kept = within_budget(ours(), StopPolicy(0, budget=12), NOW)
+    assert kept.max_hours == pytest.approx(11.0710, abs=0.001)
+
+
+def test_preparing_the_hosts_is_a_part_of_the_budget() -> None:
+    policy = within_budget(ours(), StopPolicy(0, budget=12), NOW)
+    assert policy.from_now(NOW + 3600).max_hours == pytest.approx(10.0710, abs=0.001)
+    assert policy.from_now(NOW + 99 * 3600).max_hours == 0.01
+
+
+def test_the_earlier_of_budget_and_max_hours_counts() -> None:
+    assert within_budget(ours(), StopPolicy(max_hours=2, budget=12), NOW).max_hours == 2
+    assert (within_budget(ours(), StopPolicy(max_hours=150, budget=12), NOW).max_hours or 99) < 11
+    assert within_budget(ours(), StopPolicy(budget=900), NOW).max_hours == 168
+
+
+def test_a_range_counts_at_its_higher_price() -> None:
+    """12 / (2 x (0.216 + 0.015959))."""
+    policy = within_budget(ours(spot=True), StopPolicy(0, budget=12), NOW)
+    assert policy.max_hours == pytest.approx(25.866, abs=0.01)
+
+
+def test_a_price_of_the_stacks_config_is_a_price() -> None:
+    price = ClusterPrice(4.0, "USD", "the stack's config, price_per_hour", "")
+    inventory = replace(ours(), price=price)
+    assert within_budget(inventory, StopPolicy(0, budget=12), NOW).max_hours == 3
+
+
+def test_without_a_budget_nothing_changes() -> None:
+    assert within_budget(ours("eu-west-3"), StopPolicy(), NOW) == StopPolicy()
+
+
+@pytest.mark.parametrize(
+    ("inventory", "why"),
+    [
+        (ours("eu-west-3"), "unknown: price of g4dn.xlarge in eu-west-3"),
+        (replace(ours(), price=None), "no price is recorded of gpu"),
+        (
+            replace(ours(), price=ClusterPrice(3.5, "EUR", "x", "")),
+            "unknown: a price in EUR",
+        ),
+        (
+            replace(ours(), price=ClusterPrice(None, "USD", "x", "")),
+            "unknown: price of the machines",
+        ),
+    ],
+)
+def test_a_price_that_is_not_known_refuses_a_budget(inventory: Inventory, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        within_budget(inventory, StopPolicy(budget=12), NOW)
+
+
+@pytest.mark.parametrize("dollars", [0.01, 0.46])
+def test_a_budget_that_is_spent_before_a_run_can_begin_is_refused(dollars: float) -> None:
+    """6 minutes and the 20 of keeping cost 0.47 USD."""
+    with pytest.raises(
+        UsageError, match=r"the machines cost 1.08 USD per hour.* at least 0.47 USD"
+    ):
+        within_budget(ours(), StopPolicy(budget=dollars), NOW)
+    assert within_budget(ours(), StopPolicy(budget=0.48), NOW).spent_at
