@@ -6,8 +6,27 @@ Standard library only, Python 3.10.
 from __future__ import annotations
 
 import ctypes
+import glob
 
 LIBRARY = "libnvidia-ml.so.1"
+DEVICES = "/sys/bus/pci/devices"
+NVIDIA, DISPLAY = "0x10de", "0x03"  # of a card's vendor; the beginning of its class
+
+
+def cards(devices: str = DEVICES) -> int:
+    """How many NVIDIA GPUs this host has, also without a driver."""
+    return sum(
+        _line(f"{device}/vendor") == NVIDIA and _line(f"{device}/class").startswith(DISPLAY)
+        for device in glob.glob(f"{glob.escape(devices)}/*")
+    )
+
+
+def _line(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.readline().strip()
+    except OSError:
+        return ""
 
 
 class Gpus:

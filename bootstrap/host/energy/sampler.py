@@ -78,22 +78,26 @@ class Sampler:
 def sample_until_closed(source: int, page: Page) -> None:
     """Sample each PERIOD until the other end of a pipe is closed, and once more then."""
     gpus, machine, since = nvml.Gpus(), machine_facts(), time.time()
-    meter = Meter(sample(gpus))
+    meter, cards = Meter(sample(gpus)), nvml.cards()
     closed = False
     while not closed:
         closed = bool(select.select([source], [], [], PERIOD)[0])
         meter.add(sample(gpus))
-        measured = {
-            "kind": "energy",
-            **machine,
-            "since": since,
-            "seconds": round(meter.seconds, 2),
-            "load": round(meter.load, 4),
-            "gpus": len(meter.gpus),
-            "gpu_counter": meter.counted,
-            "gpu_power": meter.integral,
-        }
+        measured = {"kind": "energy", **machine, "since": since, **measured_by(meter, cards)}
         page.write(json.dumps(measured).encode())
+
+
+def measured_by(meter: Meter, cards: int) -> dict[str, float | None]:
+    """The part of the record that changes. Where the library does not know all `cards`, the energy
+    of the GPUs is not known."""
+    is_whole = len(meter.gpus) >= cards
+    return {
+        "seconds": round(meter.seconds, 2),
+        "load": round(meter.load, 4),
+        "gpus": max(cards, len(meter.gpus)),
+        "gpu_counter": meter.counted if is_whole else None,
+        "gpu_power": meter.integral if is_whole else None,
+    }
 
 
 def sample(gpus: nvml.Gpus) -> Sample:

@@ -13,7 +13,8 @@ from hosts.ranks import command, lay_out, script, started
 from standins.waiting import wait_until
 
 from bootstrap.host.energy import nvml
-from bootstrap.host.energy.sampler import HALF, LAST, Page
+from bootstrap.host.energy.meter import Meter, Sample
+from bootstrap.host.energy.sampler import HALF, LAST, Page, measured_by
 from railhead.documents.carbon.energy import HostEnergy, carbon_of
 from railhead.documents.codec import decode
 
@@ -50,6 +51,30 @@ def test_without_library_driver_or_functions_there_are_no_gpus(
         assert (gpus.millijoules(), gpus.milliwatts()) == ([], [])
     monkeypatch.setenv("FAKE_NVML_INIT", "9")  # NVML_ERROR_DRIVER_NOT_LOADED
     assert nvml.Gpus(str(library)).millijoules() == []
+
+
+def test_cards_without_a_library_are_known_and_their_energy_is_not(tmp_path: Path) -> None:
+    """Of four devices two are NVIDIA's GPUs; one is the sound of a card, one another vendor's."""
+    for name, vendor, kind in (
+        ("0", "0x10de", "0x030200"),
+        ("1", "0x10de", "0x030000"),
+        ("2", "0x10de", "0x040300"),
+        ("3", "0x1002", "0x030000"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    (tmp_path / "4").mkdir()
+    cards = nvml.cards(str(tmp_path))
+    assert cards == 2
+    one = Meter(Sample(0, [0], [1000], 0, 0))
+    one.add(Sample(10, [5000], [1000], 5, 10))
+    assert measured_by(one, 1)["gpu_counter"] == 5.0
+    lacking = measured_by(one, cards)
+    assert (lacking["gpus"], lacking["gpu_counter"], lacking["gpu_power"]) == (2, None, None)
+    machine = {"boot": "b", "cpu": [0, 0, 0], "vcpus": 1, "memory_gib": 1.0, "since": 1.0}
+    found = carbon_of([decode(HostEnergy, {"host": "h1", **machine, **lacking})], None)
+    assert found and found.gpu_kwh == 0 and "GPUs of h1 is not known" in found.notes[0]
 
 
 def test_a_reader_of_the_page_sees_a_whole_text() -> None:
