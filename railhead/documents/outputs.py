@@ -208,7 +208,8 @@ class ErrorOutput:
 @dataclass(frozen=True, kw_only=True)
 class CostRow:
     """What a stack, a run or a person has cost: from `usd` to `high`, and what has no price. `idle`
-    is the part of the machine hours without a run; `billed` what the cloud has billed."""
+    is the part of the machine hours without a run; `billed` what the cloud has billed; `gco2e` that
+    of its runs, with two digits, null where none is known."""
 
     name: str
     usd: float
@@ -217,6 +218,7 @@ class CostRow:
     machine_hours: float
     idle: float | None
     billed: float | None
+    gco2e: float | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 
+from railhead.documents.carbon.energy import two_digits
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.runs import CostsOptions
 from railhead.documents.outputs import CostRow, CostsOutput
@@ -35,23 +36,27 @@ NOT_BILLED = "no figure: the tag railhead:id is not active for cost allocation, 
 
 @dataclass(frozen=True)
 class Cost:
-    """A line: what cost how much, for how many hours of machines, and how many without a run."""
+    """A line: what cost how much, for how many hours of machines, and how many without a run.
+    `grams`: gCO2e of its runs, as far as they are known."""
 
     name: str
     amount: Amount
     hours: float
     idle_hours: float | None = None
     billed: Amount | None = None
+    grams: float | None = None
 
     def __add__(self, other: Cost) -> Cost:
         idle = [one.idle_hours for one in (self, other) if one.idle_hours is not None]
         bills = [one.billed for one in (self, other) if one.billed is not None]
+        grams = [one.grams for one in (self, other) if one.grams is not None]
         return Cost(
             self.name,
             self.amount + other.amount,
             self.hours + other.hours,
             sum(idle) if idle else None,
             total(bills) if bills else None,
+            sum(grams) if grams else None,
         )
 
     @property
@@ -70,6 +75,7 @@ class Cost:
             machine_hours=round(self.hours, 3),
             idle=None if self.idle is None else round(self.idle, 4),
             billed=None if billed is None else float(round(billed, 4)),
+            gco2e=None if self.grams is None else float(f"{self.grams:.2g}"),
         )
 
 
@@ -98,7 +104,7 @@ def lines(rows: Sequence[Cost], whole: Cost, options: CostsOptions) -> list[str]
     """The table, for people."""
     if not rows:
         return [f"nothing is recorded here of the last {options.since:g} days"]
-    head = [options.by, "cost", "machine hours", "without a run"]
+    head = [options.by, "cost", "machine hours", "without a run", "gCO2e of runs"]
     head += ["billed by the cloud"] if options.bill else []
     cells = [
         [
@@ -106,6 +112,7 @@ def lines(rows: Sequence[Cost], whole: Cost, options: CostsOptions) -> list[str]
             clean(str(row.amount)),
             f"{row.hours:.1f}",
             "" if row.idle is None else percent(row.idle),
+            "" if row.grams is None else two_digits(row.grams),
             *([str(row.billed) if row.billed else ""] if options.bill else []),
         ]
         for row in ([*rows, whole] if len(rows) > 1 else rows)
@@ -126,7 +133,18 @@ def _of_runs(period: Period) -> Iterator[Cost]:
         if inside and run.cost is not None and run.price is not None:
             seconds = inside[1] - inside[0]
             amount = run.cost_of(seconds) or Amount()
-            yield Cost(run.name or run.run_id, amount, len(run.hosts) * seconds / 3600)
+            name, machines = run.name or run.run_id, len(run.hosts)
+            yield Cost(name, amount, machines * seconds / 3600, grams=_grams(run, period))
+
+
+def _grams(run: RunFacts, period: Period) -> float | None:
+    """gCO2e of a run; of one that began before the period, its part inside."""
+    span = _span(run)
+    inside = span and period.part(*span)
+    grams = run.carbon.grams(run.carbon.kwh) if run.carbon else None
+    if grams is None or span is None or inside is None or span[1] <= span[0]:
+        return None
+    return grams * (inside[1] - inside[0]) / (span[1] - span[0])
 
 
 def _span(run: RunFacts) -> tuple[float, float] | None:
@@ -140,15 +158,26 @@ def _of_stacks(period: Period, options: CostsOptions) -> Iterable[Cost]:
     ledgers = {name: _refreshed(one, period.until) for name, one in ledger.every().items()}
     busy = list(_busy())
     billed = _billed(ledgers, period) if options.bill else {}
+    carbon = _carbon(period)
     found: dict[str, Cost] = {}
     for own_id, one in ledgers.items():
         name = one.owner or "unknown" if options.by == "person" else one.stack or one.cluster
         own = [(host, *span) for cluster, host, span in busy if cluster == one.cluster]
         ran = hours(one, period)
         idle = idle_seconds(one, own, period) / 3600 if ran else None
-        cost = Cost(name, cost_of(one, period), ran, idle, billed.get(own_id))
+        grams = carbon.pop(one.cluster, None)  # once, also of a stack that was created again
+        cost = Cost(name, cost_of(one, period), ran, idle, billed.get(own_id), grams)
         found[name] = found[name] + cost if name in found else cost
     return found.values()
+
+
+def _carbon(period: Period) -> dict[str, float]:
+    """gCO2e of the runs of each cluster that has any."""
+    found: dict[str, float] = {}
+    for row in known_runs("time"):
+        if (grams := _grams(row.run, period)) is not None:
+            found[row.run.cluster] = found.get(row.run.cluster, 0.0) + grams
+    return found
 
 
 def _busy() -> Iterator[tuple[str, str, tuple[float, float]]]:

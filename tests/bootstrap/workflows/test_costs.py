@@ -115,6 +115,33 @@ def test_runs_have_the_price_of_their_hosts(capsys: pytest.CaptureFixture[str]) 
     assert rows[0]["usd"] == pytest.approx(8 * 0.541959, abs=1e-3)
 
 
+def measured(run_id: str, grams: float) -> None:
+    """Let a run have so many gCO2e."""
+    file = Path("results") / run_id / "result.json"
+    grid = {"g_per_kwh": 100, "pue": 1.0, "place": "X", "year": 2025, "source": "S"}
+    carbon = {"method": "m", "gpu_kwh": grams / 100, "other_kwh": 0.0, "seconds": 1.0}
+    carbon |= {"machines": 1, "grid": grid, "notes": []}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "carbon": carbon}))
+
+
+def test_runs_and_stacks_have_the_carbon_of_their_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a run that began before the period, the half that is in it; a run without a measurement
+    adds nothing, and a stack without any has none."""
+    keep("c-1", "gpu", machine("h1", 30, 15))
+    keep("c-3", "gpu", machine("h1", 15, 10))  # the stack was created again, with another id
+    keep("c-2", "lab", machine("h1", 4, 2))
+    for run_id, since, until, grams in (("a", 26, 22, 200), ("b", 20, 16, 312), ("c", 14, 12, 0)):
+        run(run_id, "cluster-gpu", since, until)
+        if grams:
+            measured(run_id, grams)
+    run("d", "cluster-lab", 4, 2)
+    rows = {row["name"]: row["gco2e"] for row in document(capsys, since=1)["rows"]}
+    assert rows == {"gpu": 410, "lab": None}
+    by_run = {row["name"]: row["gco2e"] for row in document(capsys, by="run", since=1)["rows"]}
+    assert by_run == {"a": 100, "b": 310, "c": None, "d": None}
+    assert ["gpu", "410"] in [[line[0], line[-1]] for line in shown(capsys, since=1)]
+
+
 def test_only_the_time_since_counts(capsys: pytest.CaptureFixture[str]) -> None:
     keep("c-1", "gpu", machine("h1", 48, 12))
     assert document(capsys, since=1.0)["rows"][0]["machine_hours"] == 12
