@@ -228,8 +228,8 @@ class EndingOptions:
     budget: float | None = option(
         None,
         "cancel the run, and stop the machines, before its hosts have cost this many US dollars",
-        doc="US dollars for the hosts: before they are spent, the run is cancelled and machines stop;"
-        " refused without a price",
+        doc="US dollars for the hosts: before they are spent, the run is cancelled and machines"
+        " stop; refused without a price",
         at_least=0.01,
         at_most=1_000_000,
     )
