@@ -7,7 +7,7 @@ setup := scripts/setup $(if $(YES),--yes)
 mypy := $(bin)/mypy --cache-dir $(caches)/mypy
 typed := $(wildcard tests/*.py) \
   $(addprefix tests/,\
-    bootstrap documents e2e engine fuzz hosts launches money mutants public_programs scripts standins training)
+    bootstrap documents e2e engine fuzz hosts keras_patches launches money mutants public_programs scripts standins training)
 # The tests of the stacks, by module: mypy takes the folder's files for the package `stacks`.
 typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*.py tests/stacks/*/*.py))))
 

@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from standins.runs.launches import tf_configs  # noqa: E402
 
-from bootstrap.host.keras_patches import patch, rows  # noqa: E402
+from railhead.keras_patches import patch, rows  # noqa: E402
 
 LIMIT = 1.05  # the time of a step with Keras 3, divided by that with Keras 2
 BATCH = 128  # of both ranks together

@@ -21,7 +21,7 @@ from e2e import kept_environments  # noqa: E402
 from bootstrap.provision.uv import ENVIRONMENT  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
-TEST = "tests/bootstrap/host/keras_patches/test_horovod.py"
+TEST = "tests/keras_patches/test_horovod.py"
 LOCK = ROOT / "locks/runtime-tf2.18-cpu.txt"
 
 

@@ -40,7 +40,7 @@ ORDER = (
 LEVEL = {folder: level for level, line in enumerate(ORDER) for folder in line}
 # The same for the folders of bootstrap/host.
 FLOORS = (
-    ("base", "buckets", "keras_patches", "probes"),
+    ("base", "buckets", "probes"),
     ("run", "causes"),
     ("agent", "energy", "lease", "output", "serve"),
     ("upload", "stall"),
@@ -70,10 +70,10 @@ PACKAGES = {
     "bootstrap/clouds/gcp": {"google", "requests"},
     "bootstrap/serving/calls": {"PIL", "numpy"},
     "bootstrap/host/buckets": {"boto3", "botocore", "google", "requests"},
-    "bootstrap/host/keras_patches": {"keras", "tensorflow"},
-    "bootstrap/host/keras_patches/horovod": {"h5py", "horovod", "keras", "tensorflow"},
     "bootstrap/host/probes": {"horovod", "keras", "tensorflow"},
     "bootstrap/host/serve": {"absl", "tensorboard"},
+    "railhead/keras_patches": {"keras", "tensorflow"},
+    "railhead/keras_patches/horovod": {"h5py", "horovod", "keras", "tensorflow"},
 }
 NOWHERE = {"tests", "benchmarks", "fabfile"}  # in no room
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
@@ -82,9 +82,10 @@ OUR_PATHS = frozenset(OURS)
 SHIPPED = [path for path in OURS if path.is_relative_to(ROOT / "bootstrap/host")]
 HERE = [path for path in OURS if path not in SHIPPED]
 DOCUMENTS = sorted((ROOT / "railhead/documents").rglob("*.py"))
+PATCHES = sorted((ROOT / "railhead/keras_patches").rglob("*.py"))
 MONEY = sorted((ROOT / "railhead/money").rglob("*.py"))
 FOLDERS = sorted(
-    {path.parent for path in (*OURS, *DOCUMENTS, *MONEY) if path.name == "__init__.py"}
+    {path.parent for path in (*OURS, *DOCUMENTS, *MONEY, *PATCHES) if path.name == "__init__.py"}
 )
 
 
@@ -237,6 +238,7 @@ def test_a_room_imports_of_railhead_what_is_for_all_rooms_alone() -> None:
         "railhead.ctrl_c",
         "railhead.documents",
         "railhead.installation",
+        "railhead.keras_patches",
         "railhead.money",
         "railhead.version",
     )
@@ -365,10 +367,13 @@ def test_imports_make_no_cycle_and_no_long_chain() -> None:
 
 
 def test_what_is_shipped_to_hosts_needs_the_standard_library_alone() -> None:
-    names = [(name_of(path), name) for path in SHIPPED for name in imported(path)]
-    ours = ("bootstrap.host", "railhead.documents", "railhead.money")
+    shipped = (*SHIPPED, *PATCHES)
+    names = [(name_of(path), name) for path in shipped for name in imported(path)]
+    ours = ("bootstrap.host", "railhead.documents", "railhead.keras_patches", "railhead.money")
     others = [(path, name) for path, name in names if not name.startswith(ours)]
-    ours_or_allowed = {name_of(p): {*sys.stdlib_module_names, *packages(p)} for p in SHIPPED}
+    ours_or_allowed = {
+        name_of(p): {*sys.stdlib_module_names, *packages(p)} for p in (*SHIPPED, *PATCHES)
+    }
     assert [p for p in others if p[1].split(".")[0] not in ours_or_allowed[p[0]]] == []
 
 

@@ -9,7 +9,8 @@
 * attempts: how a run starts again. standby: how another host continues it
 * supervisor: controls a run on its chief. rank: runs the program
 
-Standard library only, Python 3.10, except in buckets (the clouds' SDKs), keras_patches, probes and
-serve/tensorboard.py. This computer uses the two lowest floors too, which do nothing when they are
-imported. Imports are relative: on a host the package has another name.
+Standard library only, Python 3.10, except in buckets (the clouds' SDKs), probes and
+serve/tensorboard.py. The patches of Keras are in railhead.keras_patches. This computer uses the two
+lowest floors too, which do nothing when they are imported. Imports are relative: on a host the
+package has another name.
 """

@@ -19,6 +19,7 @@ from marshal import dumps
 from pathlib import Path
 
 import railhead.documents
+import railhead.keras_patches
 import railhead.money
 
 from ..host.base.programs import NAME
@@ -27,6 +28,7 @@ from .files import atomic_write
 
 HOST_PROGRAMS = Path(__file__).parents[1] / "host"
 DOCUMENTS = Path(railhead.documents.__file__).parent
+PATCHES = Path(railhead.keras_patches.__file__).parent
 MONEY = Path(railhead.money.__file__).parent
 # Before the code in a .pyc: its Python, and that nothing is compared with the source.
 HEADER = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
@@ -65,6 +67,7 @@ def sources() -> dict[str, bytes]:
     """The modules by their path in the archive."""
     modules = {"railhead/__init__.py": b""}  # ours loads the Python interface
     folders = {"host": HOST_PROGRAMS, "railhead/documents": DOCUMENTS, "railhead/money": MONEY}
+    folders["railhead/keras_patches"] = PATCHES
     for top, folder in folders.items():
         for path in folder.rglob("*.py"):
             if path.parent != DOCUMENTS / "options":  # of commands: typed here, never there

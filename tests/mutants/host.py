@@ -168,10 +168,10 @@ MUTANTS = [
     ),
     Mutant(
         what="--keras auto patches a Keras that nobody has tried",
-        file="bootstrap/host/keras_patches/patch.py",
+        file="railhead/keras_patches/patch.py",
         old="self.also_unknown or is_known(version)",
         new="True",
-        caught_by=(f"{TESTS}/keras_patches/test_patch.py",),
+        caught_by=("tests/keras_patches/test_patch.py",),
     ),
     Mutant(
         what="old checkpoints are kept for a week: a thousand gigabytes of a run",

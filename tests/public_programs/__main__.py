@@ -99,7 +99,7 @@ def prepare(home: Path, runtime: str, caches: Path) -> None:
             own = packages / "railhead_short"
             own.mkdir(exist_ok=True)
             shutil.copy(Path(__file__).with_name("short.py"), own / "__init__.py")
-            shutil.copy(ROOT / "bootstrap/host/keras_patches/patch.py", own / "patch.py")
+            shutil.copy(ROOT / "railhead/keras_patches/patch.py", own / "patch.py")
             (packages / "railhead_short.pth").write_text("import railhead_short\n")
 
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from bootstrap.host.keras_patches import patch, rows
 from bootstrap.host.rank import quick_import
+from railhead.keras_patches import patch, rows
 
 RANKS = 2
 BATCH = 32  # of all replicas together

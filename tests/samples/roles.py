@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from bootstrap.host.keras_patches import patch, rows
+from railhead.keras_patches import patch, rows
 
 REPLICAS = 2
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from railhead.documents.runs.run import RunDocument
+from railhead.keras_patches.names import not_converted
+from railhead.keras_patches.patch import after_import
 
-from ..keras_patches.names import not_converted
-from ..keras_patches.patch import after_import
 from ..run.joining import JOIN
 
 ALONE = """railhead: the {size} ranks of this script never joined each other:

@@ -11,7 +11,7 @@ import sys
 import types
 from typing import Any
 
-from ..keras_patches import patch
+from railhead.keras_patches import patch
 
 # The modules that TensorFlow gives as tf.keras; up to 2.15 they had the version.
 OF_TENSORFLOW = ("tf_keras.api._v2.keras", "tf_keras.api._v1.keras")

@@ -18,8 +18,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from railhead.documents.runs.run import RunDocument
-
-from ..keras_patches import patch
+from railhead.keras_patches import patch
 
 LIBRARIES = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
 BIND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, use_errno=True)

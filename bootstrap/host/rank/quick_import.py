@@ -10,7 +10,7 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-from ..keras_patches import patch
+from railhead.keras_patches import patch
 
 LARGE = ("tensorflow", "keras", "tf_keras")  # some thousand modules each
 

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunDocument, Script
+from railhead.keras_patches import patch
 
 from ..attempts import cgroups
 from ..base import json_file, programs
-from ..keras_patches import patch
 from ..output.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed, stamp
 from ..stall import counter, dump
 from . import groups, keras_2, quick_import, rank_launcher, rank_link
@@ -120,7 +120,7 @@ def patches_of(run: RunDocument) -> tuple[patch.Patch, ...]:
     """The patches of Keras that a script may need."""
     if run.keras == 2 or not run.keras_patches:
         return ()
-    from ..keras_patches import rows  # loaded only where it is needed
+    from railhead.keras_patches import rows  # loaded only where it is needed
 
     return rows.patches_for(run.strategy)
 

@@ -7,8 +7,7 @@ import sys
 import types
 
 from railhead.documents.runs.run import RunDocument
-
-from ..keras_patches.patch import after_import
+from railhead.keras_patches.patch import after_import
 
 FOR_EVER = 10 * 365 * 86_400_000  # ms: mpirun ends the ranks if one of them fails
 

@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ..keras_patches.patch import after_import
+from railhead.keras_patches.patch import after_import
 
 MODULE = "railhead_ticks"  # has one function, `tick`
 # Where Keras 3 and Keras 2 have the class that calls all callbacks, and the ends that count.

@@ -13,7 +13,7 @@ from .stacks import Frame, Stack
 
 # Files of libraries, innermost call first; a pattern of an earlier row decides.
 COLLECTIVE = re.compile(
-    r"/horovod/|/torch/distributed/|/mpi4py/|/host/keras_patches/horovod/"
+    r"/horovod/|/torch/distributed/|/mpi4py/|/railhead/keras_patches/horovod/"
     r"|/jax/experimental/multihost_utils|/tensorflow/python/distribute/(?:cross_device|collective"
     r"|multi_worker_util)|/coordinator/cluster_coordinator"
 )

@@ -1,4 +1,4 @@
-"""What two ranks do with Horovod and Keras 3; tests/bootstrap/host/keras_patches starts them.
+"""What two ranks do with Horovod and Keras 3; tests/keras_patches starts them.
 
 * `program`: the process of a rank
 * `trainings`: models that two ranks and one process train

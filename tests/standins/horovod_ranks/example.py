@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from standins.horovod_ranks.program import configure_threads
 
-from bootstrap.host.keras_patches.horovod.rows import HOROVOD
-from bootstrap.host.keras_patches.patch import install
+from railhead.keras_patches.horovod.rows import HOROVOD
+from railhead.keras_patches.patch import install
 
 STEPS, EPOCHS = 5, 2
 

@@ -29,9 +29,9 @@ from standins.horovod_ranks.trainings import (
     loop,
 )
 
-from bootstrap.host.keras_patches.horovod.rows import HOROVOD
-from bootstrap.host.keras_patches.patch import install
 from bootstrap.host.rank import quick_import
+from railhead.keras_patches.horovod.rows import HOROVOD
+from railhead.keras_patches.patch import install
 
 
 def main() -> None:

@@ -140,7 +140,7 @@ LATER = {
         *("host.stall.diagnosis", "host.buckets", "statistics", "tarfile"),
     },
     "rank.rank": {
-        *("host.causes.causes", "host.keras_patches.rows", "host.rank.rank_data"),
+        *("host.causes.causes", "railhead.keras_patches.rows", "host.rank.rank_data"),
         *("importlib.abc", "host.run.end_processes"),
     },
 }

@@ -8,10 +8,10 @@ import pytest
 from standins.runs.supervisor_here import SupervisorHere
 
 from bootstrap.host.causes.keras_errors import ERRORS, LONGEST, Trace, failure_of_keras, needs_other
-from bootstrap.host.keras_patches.horovod import optimizer
 from bootstrap.host.output.progress import STEP
 from bootstrap.runs.keras import evidence, horovod_calls
 from railhead.documents.runs.result import Culprit, Result
+from railhead.keras_patches.horovod import optimizer
 
 ERROR = "ImportError: `keras.optimizers.legacy` is not supported in Keras 3. When using"
 CULPRIT = Culprit(1, "h2", ("Traceback (most recent call last):", ERROR), exit=1)

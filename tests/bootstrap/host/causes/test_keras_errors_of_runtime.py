@@ -128,7 +128,7 @@ SCRIPTS = {
         "a loss": MODEL + "tf.keras.losses.Dice()",
     },
 }  # fmt: skip
-# What only several processes cause, and our own patches: tests/bootstrap/host/keras_patches.
+# What only several processes cause, and our own patches: tests/keras_patches.
 OF_SEVERAL = {
     r"Attempt to convert a value \(PerReplica:",
     r"run the script with (?:--keras|Keras) 2",

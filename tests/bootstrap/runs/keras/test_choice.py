@@ -10,10 +10,10 @@ import pytest
 from standins.options import program
 
 from bootstrap.errors import UsageError
-from bootstrap.host.keras_patches.patch import KNOWN
 from bootstrap.plan.runtimes import ROWS, TENSORFLOW
 from bootstrap.runs.keras.choice import KerasChoice, versions_of
 from bootstrap.runs.request import read_request
+from railhead.keras_patches.patch import KNOWN
 
 OPS = "from keras import ops\n"
 OLD = "import tf_keras\n"

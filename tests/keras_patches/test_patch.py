@@ -13,14 +13,14 @@ import pytest
 from hosts.ranks import lay_out, rank, script
 from places import ROOT
 
-from bootstrap.host.keras_patches import patch, rows
-from bootstrap.host.keras_patches.gradients import GRADIENTS
-from bootstrap.host.keras_patches.multiworker import MULTIWORKER
-from bootstrap.host.keras_patches.names import NAMES
-from bootstrap.host.keras_patches.parameter_server import PARAMETER_SERVER
-from bootstrap.host.keras_patches.patch import KNOWN, Patch, source_has
-from bootstrap.host.keras_patches.saving import SAVING
 from bootstrap.runs.strategies import STRATEGIES
+from railhead.keras_patches import patch, rows
+from railhead.keras_patches.gradients import GRADIENTS
+from railhead.keras_patches.multiworker import MULTIWORKER
+from railhead.keras_patches.names import NAMES
+from railhead.keras_patches.parameter_server import PARAMETER_SERVER
+from railhead.keras_patches.patch import KNOWN, Patch, source_has
+from railhead.keras_patches.saving import SAVING
 
 FAULTY = "def reduce():\n    return 'axis=0'\n"
 

@@ -1,0 +1,80 @@
+"""Run a script, or a module with -m, with the patches of Keras 3, under any launcher.
+
+    python -m railhead.keras_patches [--strategy NAME] SCRIPT [ARGUMENT ...]
+    python -m railhead.keras_patches [--strategy NAME] -m MODULE [ARGUMENT ...]
+
+Without --strategy: `parameter-server` or `multiworker` by TF_CONFIG, `horovod` below mpirun and
+horovodrun, otherwise `multiworker`. The exit code is that of the script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import runpy
+import sys
+from collections.abc import Mapping, Sequence
+
+from .patch import install
+from .rows import PATCHES, patches_for
+
+STRATEGIES = sorted({name for patch in PATCHES for name in patch.strategies})
+OF_MPI = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK")
+RANKS = (*OF_MPI, "SLURM_PROCID", "RANK")  # the launchers' variables with the process's number
+
+
+def main(argv: Sequence[str]) -> None:
+    """Install the patches of the strategy, then run the program as `python` would."""
+    parser = argparse.ArgumentParser(prog="python -m railhead.keras_patches", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--strategy", choices=STRATEGIES, help="whose patches are installed")
+    parser.add_argument("-m", action="store_true", dest="is_module", help="run a module")
+    parser.add_argument("program", help="a script, or with -m a module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    given = parser.parse_args(argv)
+    strategy = given.strategy or strategy_of(os.environ)
+    install(patches_for(strategy), _announce if is_first(os.environ) else lambda _text: None)
+    sys.argv = [given.program, *given.arguments]
+    if given.is_module:
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(given.program, run_name="__main__", alter_sys=True)
+    else:
+        if not os.path.isfile(given.program):
+            parser.error(f"{given.program} is not a file: name a script, or a module with -m")
+        sys.path.insert(0, os.path.dirname(os.path.abspath(given.program)))
+        runpy.run_path(given.program, run_name="__main__")
+
+
+def strategy_of(environ: Mapping[str, str]) -> str:
+    """The strategy that a launcher has prepared with its variables."""
+    if cluster := _tf_config(environ).get("cluster"):
+        return "parameter-server" if "ps" in cluster else "multiworker"
+    return "horovod" if any(name in environ for name in OF_MPI) else "multiworker"
+
+
+def is_first(environ: Mapping[str, str]) -> bool:
+    """Whether this is the first process of a launcher, or the only one: it prints the notice."""
+    config = _tf_config(environ)
+    chief = "chief" if "chief" in config.get("cluster", {}) else "worker"
+    task = {"type": chief, "index": 0, **config.get("task", {})}
+    numbers = [environ[name] for name in RANKS if name in environ]
+    return (task["type"], task["index"]) == (chief, 0) and {*numbers} <= {"0"}
+
+
+def _tf_config(environ: Mapping[str, str]) -> dict[str, dict[str, object]]:
+    """TF_CONFIG; empty where there is none. TensorFlow reports what is wrong in it."""
+    try:
+        found = json.loads(environ.get("TF_CONFIG", "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _announce(text: str) -> None:
+    """Print the notice without the options of `fab train`."""
+    print(text.partition(" (")[0], file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
