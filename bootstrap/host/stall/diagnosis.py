@@ -15,14 +15,10 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.stall import MOST_PLACES, Place, Stall
 
 from . import frames
+from .behind import CROWDED, PARTNERS, Rank, judged
 from .collect import Sample
 from .stacks import parsed
 
-# By how many times the limit must be exceeded.
-SURE = 1  # a rank is stopped, or idle outside every collective while others wait in one
-LIKELY = 5  # all wait for each other, or for input; or nobody is seen to wait for the idle rank
-CROWDED = 2  # a rank that looks idle on a host with more work than CPUs: it waits for a CPU, too
-POSSIBLE = 15  # a rank that the others wait for computes, reads or writes
 IDLE = 0.02  # share of a CPU that a main thread uses at most, that waits
 BUSY = 0.5  # CPUs that a process uses at least, that computes
 MOVES = 100_000  # bytes a second that a rank reads and writes at least, that saves or loads a model
@@ -31,32 +27,17 @@ LINE = 160  # characters of the text of a line
 # Horovod's warning: "Missing ranks:\n1: [name, ...]", here in the line of its log.
 MISSING = re.compile(r"^(?P<rank>\d+): \[(?P<name>[^\],]{1,200})")
 OPERATION = re.compile(r"(?i)(allreduce|allgather|broadcast|alltoall|reducescatter|barrier)")
-PARTNERS = ("collective", "tensorflow")
 CERTAIN = ("stopped", "ended")  # also on a host with more work than CPUs
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A stall, if the run makes no progress for `factor` times the limit."""
+    """A stall, if the run makes no progress for `factor` times the limit; `why` these ranks are
+    behind."""
 
     stall: Stall
     factor: int
-
-
-@dataclass(frozen=True)
-class Rank:
-    """What a rank does; `idle`: it only waits, and is where it was before; `moves`: it reads or
-    writes much; `crowded`: its host has more work than CPUs, so it may only look idle."""
-
-    place: Place
-    idle: bool = False
-    moves: bool = False
-    crowded: bool = False
-
-    @property
-    def at(self) -> tuple[str | None, int | None, str]:
-        """What ranks at the same place have in common."""
-        return self.place.file, self.place.line, self.place.doing
+    why: str = ""
 
 
 Source = Callable[[str, int], str]  # the text of a line of the program, "" if it is not known
@@ -95,14 +76,14 @@ def diagnosed(
             ranks.append(Rank(Place(number, host, "ended"), idle=True))
         else:
             ranks.append(Rank(Place(number, host, "silent", detail="its process was not found")))
-    behind, factor = _behind(ranks)
+    behind, factor, why = judged(ranks)
     if any(rank.crowded and rank.place.doing not in CERTAIN for rank in behind):
         factor = max(factor, CROWDED)
     waiting = [rank for rank in ranks if rank not in behind]
     text = _sentence(behind, waiting, seconds, _operation(warnings))
     places = tuple(rank.place for rank in (*behind, *waiting))[:MOST_PLACES]
     numbers = tuple(rank.place.rank for rank in behind)[:MOST_PLACES]
-    return Diagnosis(Stall(text, round(seconds, 1), numbers, places), factor)
+    return Diagnosis(Stall(text, round(seconds, 1), numbers, places), factor, why)
 
 
 def _rank(sample: Sample, host: str, run_id: str, source: Source) -> Rank:
@@ -145,50 +126,6 @@ def _doing(text: str, work: str, source: Source) -> frames.Doing | None:
         if own:
             texts[own.file, own.line] = source(own.file.partition(work)[2], own.line)
     return frames.doing_of(stacks, work, texts)
-
-
-def _behind(ranks: Sequence[Rank]) -> tuple[list[Rank], int]:
-    """The ranks that the others wait for, and how sure that is."""
-    active = [rank for rank in ranks if rank.place.doing != "serves"]
-    stopped = [rank for rank in ranks if rank.place.doing == "stopped"]
-    if stopped:
-        return stopped, SURE if all(rank.idle for rank in stopped) else POSSIBLE
-    saving = [rank for rank in active if rank.moves]
-    if saving and len(saving) < len(active):
-        return saving, POSSIBLE
-    waiting = [r for r in active if r.place.doing in PARTNERS and r.idle]
-    for kinds in (("ended",), ("call", "silent"), ("unreachable",), ("input",)):
-        behind = [rank for rank in active if rank.place.doing in kinds]
-        if kinds == ("ended",) and not waiting:
-            continue  # the others have not ended yet
-        if behind and len(behind) < len(active):
-            return behind, _factor(behind, waiting)
-        if behind:
-            return _smallest(behind), LIKELY if all(r.idle for r in behind) else POSSIBLE
-    busy = [rank for rank in active if rank.place.busy]
-    odd = _smallest(active)
-    if not odd and busy:
-        odd = busy if len(busy) < len(active) else []
-    if busy:
-        return odd, POSSIBLE
-    return odd, SURE if odd and all(rank.idle for rank in active) else LIKELY
-
-
-def _factor(behind: Sequence[Rank], waiting: Sequence[Rank]) -> int:
-    if any(rank.place.busy for rank in behind):
-        return POSSIBLE
-    sure = waiting and all(rank.idle and rank.place.doing in ("call", "ended") for rank in behind)
-    return SURE if sure else LIKELY
-
-
-def _smallest(ranks: Sequence[Rank]) -> list[Rank]:
-    """The ranks at the place where the fewest are: of equally many, at the last line, which has
-    left the loop of the others. None where all are at the same place."""
-    counts = Counter(rank.at for rank in ranks)
-    if len(counts) < 2:
-        return []
-    rarest = min(counts, key=lambda at: (counts[at], -(at[1] or 0)))
-    return [rank for rank in ranks if rank.at == rarest]
 
 
 def _operation(warnings: Sequence[str]) -> str:

@@ -106,7 +106,7 @@ class StallWatch:
         """Whether this is a stall, after so many seconds without progress, and whether it is the
         second time: then it ends the run. Before it is sure, what the ranks do is shown once."""
         with contextlib.suppress(OSError):
-            self._write(diagnosis.stall, samples)
+            self._write(diagnosis, samples)
         stall, needed = self.redacted(diagnosis.stall), diagnosis.factor * limit
         if silence < needed:
             # At the latest when it would be sure enough; before, another rank may show more.
@@ -132,9 +132,9 @@ class StallWatch:
         )
         return replace(stall, text=text(stall.text), places=places)
 
-    def _write(self, stall: Stall, samples: Iterable[Sample]) -> None:
+    def _write(self, diagnosis: Diagnosis, samples: Iterable[Sample]) -> None:
         """Write the stacks of all ranks to a log of the run."""
-        parts = [stall.text]
+        parts = [f"{diagnosis.stall.text}\n{diagnosis.why}"]
         for one in sorted(samples, key=lambda sample: sample.rank):
             host = self.run.hosts[self.run.host_of(one.rank)].name
             head = f"rank {one.rank} on {host}: process {one.pid}, state {one.state}"

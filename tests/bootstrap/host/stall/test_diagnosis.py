@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from properties import bounded
 from standins.runs.run_documents import run_document
 
+from bootstrap.host.stall.behind import CROWDED, LIKELY, POSSIBLE, ROWS, STOPPED, SURE
 from bootstrap.host.stall.collect import Sample
-from bootstrap.host.stall.diagnosis import CROWDED, LIKELY, POSSIBLE, SURE, diagnosed
+from bootstrap.host.stall.diagnosis import Diagnosis, diagnosed
 from bootstrap.host.stall.stacks import parsed
 from railhead.documents.runs.run import Role, RunHost
 
@@ -170,6 +171,9 @@ CASES: dict[str, tuple[list[Sample | None], tuple[int, ...], int, str]] = {
         [sample(FIT), sample(INPUT), sample(FIT)],
         (1,), LIKELY, "`model.fit(data)` (input) for 74 s"
     ),
+    "all wait for their input, one at another line": (
+        [sample(INPUT), sample(stack(at(30, *NEXT))), sample(INPUT)], (1,), LIKELY, "train.py:30",
+    ),
     "an endless pipeline": (
         [sample(FIT), sample(INPUT, process_cpu=19.0), sample(FIT)], (1,), POSSIBLE, "(input)"
     ),
@@ -196,12 +200,23 @@ CASES: dict[str, tuple[list[Sample | None], tuple[int, ...], int, str]] = {
 def test_the_rank_that_is_behind_is_named_with_its_line(
     ranks: list[Sample | None], behind: tuple[int, ...], factor: int, words: str
 ) -> None:
-    samples = {n: replace(one, rank=n) for n, one in enumerate(ranks) if one}
-    ended = [n for n, one in enumerate(ranks) if one is None]
-    found = diagnosed(RUN, samples, seconds=74, ended=ended, source=text_of)
+    found = of_case(ranks)
     assert (found.stall.behind, found.factor) == (behind, factor), found.stall.text
     assert words in found.stall.text
     assert {place.rank for place in found.stall.places} == {0, 1, 2}
+
+
+def of_case(ranks: list[Sample | None]) -> Diagnosis:
+    samples = {n: replace(one, rank=n) for n, one in enumerate(ranks) if one}
+    ended = [n for n, one in enumerate(ranks) if one is None]
+    return diagnosed(RUN, samples, seconds=74, ended=ended, source=text_of)
+
+
+def test_each_row_of_the_table_decides_a_case() -> None:
+    """Two rows are about hosts that do not answer; the test of these is below."""
+    decided = {of_case(ranks).why for ranks, *_ in CASES.values()}
+    of_hosts = {row.why for row in ROWS if "host" in row.why}
+    assert len(of_hosts) == 2 and decided == {row.why for row in ROWS} - of_hosts | {STOPPED}
 
 
 def text_of(file: str, line: int) -> str:
@@ -219,6 +234,9 @@ def test_a_host_that_does_not_answer_is_behind() -> None:
     found = diagnosed(RUN, samples, seconds=74, unreachable={"h2": "no answer within 30 seconds"})
     assert (found.stall.behind, found.factor) == ((2,), LIKELY)
     assert "does not answer (no answer within 30 seconds)" in found.stall.text
+    hosts = {"h1": "no route", "h2": "no route"}
+    alone = diagnosed(RUN, {}, seconds=74, unreachable=hosts)
+    assert alone.stall.behind == () and found.why != alone.why
 
 
 def test_a_rank_that_has_not_ended_and_is_not_found_is_not_surely_behind() -> None:
