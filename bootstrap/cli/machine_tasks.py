@@ -20,6 +20,7 @@ from railhead.documents.options.hosts import (
     KeyOptions,
     LeaksOptions,
     OwnerOptions,
+    PriceOptions,
     TargetOptions,
     TeardownOptions,
     TrustOptions,
@@ -114,6 +115,14 @@ def doctor(
         return
     with json_output(out.json) as file:
         doctor.doctor(stack, file)
+
+
+@task(CLOUD)
+def price(c: Context, options: PriceOptions) -> None:
+    """Compare machines with so many GPUs by price: per hour, per GPU hour and per epoch."""
+    from ..workflows.machines import price as workflow
+
+    workflow.price(options)
 
 
 @task(CLOUD)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ..machine_types.types import V100
+from railhead.documents.machine_types import V100
 
 V100S = (V100, "nvidia-tesla-v100")
 # The systems that bootstrap has a driver and a Python for; further ones with a Python of a runtime.

@@ -1,74 +1,21 @@
 """The machine types of EC2 and their quotas. Pure; docs/config.md shows them.
 
-A new machine type is one row of `_ROWS`, of `railhead/money/prices/aws.csv` and of docs/config.md.
+A new machine type is a row of railhead/documents/machine_types.py, and one of
+railhead/money/prices/aws.csv.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..quotas import QuotaNeed
-from .types import A10G, A100, H100, L4, L40S, T4, V100, MachineType
+from railhead.documents.machine_types import AWS
 
-# name, vCPUs, GPU type, GPUs, substitute where AWS has retired the type
-_ROWS: tuple[tuple[str, int, str | None, int, str | None], ...] = (
-    ("p3.2xlarge", 8, V100, 1, "g4dn.xlarge"),
-    ("p3.8xlarge", 32, V100, 4, "g4dn.12xlarge"),
-    ("p3.16xlarge", 64, V100, 8, "g5.48xlarge"),
-    ("p3dn.24xlarge", 96, V100, 8, None),
-    ("p4d.24xlarge", 96, A100, 8, None),
-    ("p5.4xlarge", 16, H100, 1, None),
-    ("p5.48xlarge", 192, H100, 8, None),
-    ("g4dn.xlarge", 4, T4, 1, None),
-    ("g4dn.2xlarge", 8, T4, 1, None),
-    ("g4dn.4xlarge", 16, T4, 1, None),
-    ("g4dn.8xlarge", 32, T4, 1, None),
-    ("g4dn.12xlarge", 48, T4, 4, None),
-    ("g4dn.16xlarge", 64, T4, 1, None),
-    ("g4dn.metal", 96, T4, 8, None),
-    ("g5.xlarge", 4, A10G, 1, None),
-    ("g5.2xlarge", 8, A10G, 1, None),
-    ("g5.4xlarge", 16, A10G, 1, None),
-    ("g5.8xlarge", 32, A10G, 1, None),
-    ("g5.12xlarge", 48, A10G, 4, None),
-    ("g5.16xlarge", 64, A10G, 1, None),
-    ("g5.24xlarge", 96, A10G, 4, None),
-    ("g5.48xlarge", 192, A10G, 8, None),
-    ("g6.xlarge", 4, L4, 1, None),
-    ("g6.2xlarge", 8, L4, 1, None),
-    ("g6.4xlarge", 16, L4, 1, None),
-    ("g6.8xlarge", 32, L4, 1, None),
-    ("g6.12xlarge", 48, L4, 4, None),
-    ("g6.16xlarge", 64, L4, 1, None),
-    ("g6.24xlarge", 96, L4, 4, None),
-    ("g6.48xlarge", 192, L4, 8, None),
-    ("g6e.xlarge", 4, L40S, 1, None),
-    ("g6e.2xlarge", 8, L40S, 1, None),
-    ("g6e.4xlarge", 16, L40S, 1, None),
-    ("g6e.8xlarge", 32, L40S, 1, None),
-    ("g6e.12xlarge", 48, L40S, 4, None),
-    ("g6e.16xlarge", 64, L40S, 1, None),
-    ("g6e.24xlarge", 96, L40S, 4, None),
-    ("g6e.48xlarge", 192, L40S, 8, None),
-    ("c7i.xlarge", 4, None, 0, None),
-    ("c7i.2xlarge", 8, None, 0, None),
-    ("c7i.4xlarge", 16, None, 0, None),
-    ("c7i.8xlarge", 32, None, 0, None),
-    ("c7i.12xlarge", 48, None, 0, None),
-    ("c7i.16xlarge", 64, None, 0, None),
-    ("c7i.24xlarge", 96, None, 0, None),
-    ("m7i.large", 2, None, 0, None),
-    ("m7i.xlarge", 4, None, 0, None),
-    ("m7i.2xlarge", 8, None, 0, None),
-    ("m7i.4xlarge", 16, None, 0, None),
-    ("m7i.8xlarge", 32, None, 0, None),
-    ("m7i.12xlarge", 48, None, 0, None),
-    ("m7i.16xlarge", 64, None, 0, None),
-    ("m7i.24xlarge", 96, None, 0, None),
-)
+from ..quotas import QuotaNeed
+from .types import MachineType
+
 TYPES = {
     name: MachineType(name, vcpus, gpu, gpus, substitute)
-    for name, vcpus, gpu, gpus, substitute in _ROWS
+    for name, vcpus, gpu, gpus, substitute in AWS
 }
 
 

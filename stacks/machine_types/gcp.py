@@ -6,32 +6,16 @@ Read in 2026; docs/config.md shows them. A new machine type is one row here, one
 
 from __future__ import annotations
 
+from railhead.documents.machine_types import A100, A100_80, GOOGLE, L4
+
 from ..quotas import EVERYWHERE, QuotaNeed
-from .types import A100, A100_80, L4, MachineType
+from .types import MachineType
 
 SERVICE = "compute.googleapis.com"
 
 # GPUs are attached to these.
 N1 = {f"n1-standard-{vcpus}": vcpus for vcpus in (1, 2, 4, 8, 16, 32, 64, 96)}
-# These have built-in GPUs: vCPUs, GPU type, GPUs.
-WITH_GPUS = {
-    "g2-standard-4": (4, L4, 1),
-    "g2-standard-8": (8, L4, 1),
-    "g2-standard-12": (12, L4, 1),
-    "g2-standard-16": (16, L4, 1),
-    "g2-standard-24": (24, L4, 2),
-    "g2-standard-32": (32, L4, 1),
-    "g2-standard-48": (48, L4, 4),
-    "g2-standard-96": (96, L4, 8),
-    "a2-highgpu-1g": (12, A100, 1),
-    "a2-highgpu-2g": (24, A100, 2),
-    "a2-highgpu-4g": (48, A100, 4),
-    "a2-highgpu-8g": (96, A100, 8),
-    "a2-ultragpu-1g": (12, A100_80, 1),
-    "a2-ultragpu-2g": (24, A100_80, 2),
-    "a2-ultragpu-4g": (48, A100_80, 4),
-    "a2-ultragpu-8g": (96, A100_80, 8),
-}
+WITH_GPUS = GOOGLE  # their vCPUs, GPU type, GPUs
 WITHOUT_GPUS = {
     **{f"e2-standard-{vcpus}": vcpus for vcpus in (2, 4, 8, 16, 32)},
     **{f"n2-standard-{vcpus}": vcpus for vcpus in (2, 4, 8, 16, 32, 48, 64, 80, 96, 128)},

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-V100, T4, A10G, L4 = "nvidia-v100", "nvidia-t4", "nvidia-a10g", "nvidia-l4"
-L40S, A100, A100_80, H100 = "nvidia-l40s", "nvidia-a100", "nvidia-a100-80gb", "nvidia-h100"
+from railhead.documents.machine_types import A10G, A100, A100_80, H100, L4, L40S, T4, V100
 
 # For each GPU type whether eight in one machine are linked by NVSwitches, which need NVIDIA's
 # Fabric Manager. A machine type whose GPU is not here does not load.

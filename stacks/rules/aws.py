@@ -6,9 +6,10 @@ import ipaddress
 import re
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.machine_types import V100
 
 from ..machine_types.aws import TYPES
-from ..machine_types.types import V100, MachineType
+from ..machine_types.types import MachineType
 from . import rules
 from .rules import OWN_ADDRESS, Values, not_one_of
 

@@ -24,10 +24,11 @@ from railhead.documents.runs.result import TIME
 from railhead.documents.runs.run import RunDocument
 
 Json = st.SearchStrategy[Any]
+NOT_DOCUMENTS = ("codec", "lenient", "options", "uri", "clouds", "machine_types", "names")
 MODULES = [
     importlib.import_module(module.name)
     for module in pkgutil.walk_packages(railhead.documents.__path__, "railhead.documents.")
-    if module.name.split(".")[2] not in ("codec", "lenient", "options", "uri", "clouds", "names")
+    if module.name.split(".")[2] not in NOT_DOCUMENTS
 ]
 DOCUMENTS = [
     kind

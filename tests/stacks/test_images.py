@@ -7,9 +7,9 @@ import pytest
 from bootstrap.facts.host import PYTHON_OF_APT
 from bootstrap.plan import drivers
 from bootstrap.plan.runtimes import ROWS
+from railhead.documents.machine_types import T4, V100
 from stacks.config.images import WITH_GPUS, WITHOUT_GPUS, refusal
 from stacks.gcp.image import alike
-from stacks.machine_types.types import T4, V100
 
 # Names as their publishers gave them in 2025 and 2026.
 UBUNTU, DLAMI = "ubuntu/images/hvm-ssd", "Deep Learning Base OSS Nvidia Driver GPU AMI"

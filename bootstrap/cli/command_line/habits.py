@@ -14,7 +14,7 @@ from collections.abc import Mapping
 _HOSTS = "status   # a host is a name after --hosts, or a machine of a stack: {fab} up"
 _IMAGE = "plan   # hosts get a locked environment; there are no images"
 _JOB = "train <script>"
-_PRICE = "status   # what the machines cost; before {fab} up: pulumi preview"
+_PRICE = "price --gpus 8   # which machines; {fab} status: those of a stack"
 _COSTS = "costs   # of the last 30 days; {fab} status: of a stack so far"
 _STACK = "status   # stacks: pulumi stack ls; the one that is used: pulumi stack select"
 PROGRAMS = ("aws", "docker", "dstack", "gcloud", "kubectl", "sagemaker", "sky", "slurm")
@@ -76,7 +76,6 @@ TASKS = {
     "open": "report",
     "port-forward": "tunnel *",
     "preview": "up   # shows a preview, and asks",
-    "price": _PRICE,
     "ps": "runs",
     "pull": "fetch <run>",
     "push": "data push FOLDER bucket",

@@ -53,6 +53,7 @@ EXAMPLES = {
     "notebook": "notebook --hours 2h",
     "plan": "plan --hosts a,b --json",
     "predict": "predict digits --file seven.png",
+    "price": "price --gpus 8 --gpu t4,l4,a100 --hours 5",
     "prune": "prune --keep 3 --hosts a,b",
     "report": "report 20261122-052802-6693,20261123-100000-0a1b",
     "runs": "runs --sort accuracy",

@@ -239,6 +239,29 @@ class ExtendOptions:
 
 
 @dataclass(frozen=True)
+class PriceOptions:
+    """Which machines `fab price` compares."""
+
+    gpus: int = option(1, "how many GPUs, of all machines together", at_least=1, at_most=128)
+    gpu: tuple[str, ...] = option(
+        (), "the kinds of GPU, such as t4,l4,a100; default: all", separator=","
+    )
+    hours: float = option(
+        1.0,
+        "for how long; a number is hours",
+        at_least=0.01,
+        at_most=8784,
+        unit="h",
+    )
+    spot: bool = option(False, "spot prices")
+    region: tuple[str, ...] = option(
+        (),
+        "regions whose prices the clouds are to answer; default: those of the tables",
+        separator=",",
+    )
+
+
+@dataclass(frozen=True)
 class AdoptOptions:
     """Which machines `fab adopt` records, and where they are."""
 

@@ -26,11 +26,11 @@ from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import LOCKS, RUNTIMES, Runtime, choose_runtime
 from bootstrap.plan.system_changes import refuse
 from bootstrap.runs.strategies import LAUNCHERS
+from railhead.documents.machine_types import A10G, A100, H100, L4, L40S, T4, V100
 from stacks.aws.image import PARAMETERS
 from stacks.gcp.image import FAMILIES, choose_image
 from stacks.machine_types import aws as aws_types
 from stacks.machine_types import gcp as gcp_types
-from stacks.machine_types.types import A10G, A100, H100, L4, L40S, T4, V100
 from stacks.rules import aws as aws_rules
 from stacks.rules import gcp as gcp_rules
 
