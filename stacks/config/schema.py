@@ -68,9 +68,8 @@ KEYS = (
     Key("deadline_hours", ALL, validators.deadline, "hours after which a machine "
         "powers itself off and the cloud stops it, 0.25 to 168, from each creation and `fab start`",
         default="8"),
-    Key("idle_minutes", REMOTE, validators.idle, "minutes without run, endpoint, notebook, login, "
-        "installation and load, after which a new machine powers itself off: 15 to 1440; 0: never",
-        default="30"),
+    Key("idle_minutes", REMOTE, validators.idle, "minutes without use after which new machines "
+        "power themselves off; 0: never. Unset: 30, but 0 for spot on AWS without a bucket"),
     Key("region", REMOTE, validators.region, "the cloud's region"),
     Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas; all "
         "hosts go into one. Unset: all zones with the machine type, by name"),

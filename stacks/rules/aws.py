@@ -10,6 +10,7 @@ from railhead.documents.machine_types import V100
 
 from ..machine_types.aws import TYPES
 from ..machine_types.types import MachineType
+from ..timer.deadline import IDLE_MINUTES
 from . import rules
 from .rules import OWN_ADDRESS, Values, not_one_of
 
@@ -133,8 +134,11 @@ RULES = (
 
 def defaults(values: Values) -> dict[str, object]:
     """`image` and `placement`: on-demand machines of one cluster are placed close together, also
-    a single one, to which others may come."""
-    return {"image": default_image(values), "placement": not values["spot"]}
+    a single one, to which others may come. `idle_minutes`: a spot machine that powers itself off
+    is terminated, with results that are nowhere else."""
+    idle = 0 if values["spot"] and not values["bucket"] else IDLE_MINUTES
+    placement = not values["spot"]
+    return {"image": default_image(values), "placement": placement, "idle_minutes": idle}
 
 
 def default_image(values: Values) -> str:

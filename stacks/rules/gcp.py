@@ -8,6 +8,7 @@ import re
 from railhead.documents.clouds import COMMON_FACTS
 
 from ..machine_types.gcp import GPU_LIMITS, N1, NAMES, WITH_GPUS, WITHOUT_GPUS
+from ..timer.deadline import IDLE_MINUTES
 from . import rules
 from .rules import OWN_ADDRESS, Values, not_one_of
 
@@ -135,9 +136,10 @@ RULES = (
 
 
 def defaults(values: Values) -> dict[str, object]:
-    """`image`, and the GPUs of n1 machines."""
+    """`image`, `idle_minutes`, and the GPUs of n1 machines."""
     gpus = {"gpu_type": "nvidia-tesla-t4", "gpu_count": 1}
-    return {"image": default_image(values), **(gpus if values["machine_type"] in N1 else {})}
+    found = {"image": default_image(values), "idle_minutes": IDLE_MINUTES}
+    return {**found, **(gpus if values["machine_type"] in N1 else {})}
 
 
 def default_image(values: Values) -> str:

@@ -27,7 +27,7 @@ def declared(key: Key, default: str) -> dict[str, Any]:
     """The key in `config:` of Pulumi.yaml."""
     if key.read is validators.switch:
         return {"type": "boolean", "default": default == "true"}
-    if key.read in (validators.count, validators.disk_gb, validators.disk_mbps, validators.idle):
+    if key.read in (validators.count, validators.disk_gb, validators.disk_mbps):
         return {"type": "integer", "default": int(default)}
     return {"type": "string", "default": default}
 

@@ -63,6 +63,19 @@ def test_few_keys_are_enough(keys: Path, cloud: str) -> None:
         assert config.bucket and config.machine and (config.machine.gpu or "").endswith("t4")
 
 
+def test_a_spot_machine_that_loses_its_results_powers_itself_off_only_where_that_is_set(
+    keys: Path,
+) -> None:
+    def minutes(cloud: str, **more: str) -> int:
+        return settings.read({**config_of(keys, cloud), **more}, stack="dev").idle_minutes
+
+    assert minutes("aws", spot="true") == minutes("aws", bucket="false") == 30
+    assert minutes("aws", spot="true", bucket="false") == 0
+    assert minutes("gcp", spot="true", bucket="false") == 30
+    assert minutes("aws", spot="true", bucket="false", idle_minutes="60") == 60
+    assert minutes("gcp", idle_minutes="0") == 0
+
+
 def test_the_private_key_is_named_only_where_it_exists(keys: Path) -> None:
     (keys / "id").unlink()
     assert settings.read(config_of(keys, "aws"), stack="dev").key_file is None
