@@ -129,6 +129,19 @@ class StackMachines:
             yield f"  and {count(more, 'machine')} more"
 
 
+class StackView:
+    """The one view that a command has of its stack: what changes the stack refreshes it, all else
+    reads `machines`."""
+
+    def __init__(self, stack: str) -> None:
+        self.stack, self.machines = stack, find(stack)
+
+    def refresh(self) -> StackMachines:
+        """The machines as they are now; errors as of `find`."""
+        self.machines = find(self.stack)
+        return self.machines
+
+
 def find(stack: str) -> StackMachines:
     """All machines of a stack.
 

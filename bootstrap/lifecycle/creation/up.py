@@ -31,7 +31,7 @@ from ...inventory import pulumi_cli, pulumi_lock, pulumi_stack, stack_config
 from ...inventory.hosts import Inventory
 from ...inventory.stack_state import StackState
 from .. import consent, destroy, held, power, stack_machines, stop_policy
-from ..stack_machines import StackMachines
+from ..stack_machines import StackMachines, StackView
 from . import as_before
 
 # As in InvalidPermission.Duplicate, InvalidSubnet.Conflict, Resource.AlreadyAssociated, 409.
@@ -61,24 +61,25 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
         RailheadError: `pulumi up` broke off; the message names what runs and its cost. Or a machine
             runs that its cloud would never stop.
     """
-    before = stack_machines.find(stack)
-    pulumi_stack.refuse_damaged(before.state)
-    if before.strays and not _moves(before.state):
-        before = _end_strays(stack, report, yes=yes, discard=discard)
-    were = as_before.read(before, report)
+    view = StackView(stack)
+    pulumi_stack.refuse_damaged(view.machines.state)
+    if view.machines.strays and not _moves(view.machines.state):
+        _end_strays(view, report, yes=yes, discard=discard)
+    were = as_before.read(view.machines, report)
     refresh = refresh or bool(were.lost_deadlines)  # otherwise Pulumi does not know of it
-    if before.inventory:
-        _refuse_loss(before.inventory, stack, report, refresh=refresh, yes=yes, discard=discard)
+    if inventory := view.machines.inventory:
+        _refuse_loss(inventory, stack, report, refresh=refresh, yes=yes, discard=discard)
     if not yes:
         _preview(stack, refresh)
-        before = stack_machines.find(stack)  # a colleague may have changed it before the answer
+        view.refresh()  # a colleague may have changed it before the answer
+    before = view.machines
     result = pulumi_stack.up(stack, refresh=refresh)
-    if result.code and is_conflict(result.text) and _clear_way(before, result, report):
+    if result.code and is_conflict(result.text) and _clear_way(view, result, report):
         result = pulumi_stack.up(stack, refresh=False)
     zones = pulumi_stack.state(stack).zones if result.code and _may_move(before, result) else ()
     tried = 1
     while result.code and _may_move(before, result) and tried < len(zones):
-        _remove(stack, report)
+        _remove(view, report)
         first, zones = zones[0], (*zones[1:], zones[0])
         pulumi_stack.set_zones(stack, zones)
         report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set")
@@ -86,11 +87,11 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
         tried += 1
     if refusal := pulumi_cli.refusal(result.text):
         raise refusal
-    now = stack_machines.find(stack)
+    now = view.refresh()
     if now.inventory:
         as_before.restore(were, now.inventory, report)
     if result.code:
-        raise _broken(stack, result, zones if tried > 1 else (), report)
+        raise _broken(now, result, zones if tried > 1 else (), report)
     for line in now.describe():
         report(line)
     if now.inventory and (error := as_before.deadline_error(now.inventory)):
@@ -139,20 +140,20 @@ def _moves(state: StackState) -> bool:
     return config is not None and (config.cloud, config.region) != (state.cloud, state.region)
 
 
-def _end_strays(stack: str, report: Reporter, *, yes: bool, discard: bool) -> StackMachines:
-    """Terminate the machines that are in no state, after a question; the machines there are then.
+def _end_strays(view: StackView, report: Reporter, *, yes: bool, discard: bool) -> None:
+    """Terminate the machines that are in no state, after a question.
 
     Raises:
         UsageError: an `up` in progress may have created them, results would be lost, or the user
             did not agree; nothing was changed.
         RailheadError: one of them exists still.
     """
-    again = Command("up", stack=stack)
-    pulumi_lock.refuse_locked(stack, again)
-    before = stack_machines.find(stack)  # by now the state may have them
+    again = Command("up", stack=view.stack)
+    pulumi_lock.refuse_locked(view.stack, again)
+    before = view.refresh()  # by now the state may have them
     ids = {machine.id for machine in before.strays}
     if before.inventory is None or not ids:
-        return before
+        return
     if not discard:
         answers = held.ask(before.inventory)
         consent.refuse_removal(before.inventory, answers, lambda: sorted(ids))
@@ -167,8 +168,8 @@ def _end_strays(stack: str, report: Reporter, *, yes: bool, discard: bool) -> St
     states = base.wait_for_state(cloud, ("gone",), report=report)
     if remaining := [name for name, one in states.items() if one.state != "gone"]:
         raise RailheadError(f"{', '.join(remaining)} exists still", hint=again)
-    _remove_deadlines(stack, report, ids)
-    return stack_machines.find(stack)
+    _remove_deadlines(view, report, ids)
+    view.refresh()
 
 
 def _may_move(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
@@ -188,22 +189,23 @@ def _refused(result: pulumi_cli.Streamed) -> bool:
     return result.interrupted or pulumi_cli.is_locked(result.text)
 
 
-def _clear_way(before: StackMachines, result: pulumi_cli.Streamed, report: Reporter) -> bool:
+def _clear_way(view: StackView, result: pulumi_cli.Streamed, report: Reporter) -> bool:
     """Remove what a killed `pulumi up` left under a name that is needed; whether to try again."""
+    before = view.machines
     if _had_none(before, result):
         report("what a killed `pulumi up` left is in the way")
-        _remove(before.stack, report)
+        _remove(view, report)
         if has_bucket_conflict(result.text):
             _remove_bucket(before, report)
         return True
-    return not _refused(result) and _remove_deadlines(before.stack, report)
+    return not _refused(result) and _remove_deadlines(view, report)
 
 
-def _remove_deadlines(stack: str, report: Reporter, ids: Collection[str] = ()) -> bool:
+def _remove_deadlines(view: StackView, report: Reporter, ids: Collection[str] = ()) -> bool:
     """Remove deadlines that are in no state, of these machines or of all recorded ones; whether
     there were any."""
     try:
-        now = stack_machines.find(stack)
+        now = view.refresh()
         machines = ids or [machine.id for machine in now.state.machines]
         removed = stack_machines.remove_unrecorded_deadlines(now, machines)
     except RailheadError as error:  # what broke off is raised
@@ -232,27 +234,27 @@ def _remove_bucket(before: StackMachines, report: Reporter) -> None:
         report(f"removed the empty bucket {name}, which has this stack's id")
 
 
-def _remove(stack: str, report: Reporter) -> None:
+def _remove(view: StackView, report: Reporter) -> None:
     """Remove what a refused `up` has created.
 
     Raises:
         RailheadError: something is left.
     """
     report("removing what was created")
-    again = Command("up", stack=stack)
-    lines = destroy.remove_made(stack_machines.find(stack), report, again=again)
+    again = Command("up", stack=view.stack)
+    lines = destroy.remove_made(view.refresh(), report, again=again)
     if remaining := [line.text for line in lines if not line.verified]:
         raise RailheadError(
             f"what was created could not be removed: {'; '.join(remaining)}",
-            hint=Command("teardown", destroy=True, stack=stack),
+            hint=Command("teardown", destroy=True, stack=view.stack),
         )
 
 
 def _broken(
-    stack: str, result: pulumi_cli.Streamed, tried: Sequence[str], report: Reporter
+    machines: StackMachines, result: pulumi_cli.Streamed, tried: Sequence[str], report: Reporter
 ) -> RailheadError:
     """The error after a break: what runs now, what it costs, and the commands."""
-    machines = stack_machines.find(stack)
+    stack = machines.stack
     for line in machines.describe():
         report(line)
     what = f"pulumi up of stack {stack} broke off; "
