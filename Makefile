@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-fast generate pictures recording site words test-engine test-cloud gpu-wheel gpu-check mutants mutmut check
+.PHONY: demo test test-fast bench generate pictures recording site words test-engine test-cloud gpu-wheel gpu-check mutants mutmut check
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
@@ -30,6 +30,12 @@ test:
 test-fast:
 	@$(bin)/pytest -m fast -q -n auto --maxprocesses 4 --dist loadfile \
 	  tests/bootstrap tests/documents tests/money tests/stacks tests/training $(wildcard tests/test_*.py)
+
+# Every benchmark that has a goal beside a peer, and the table of docs/benchmarks.md. Some minutes, on a
+# machine that does nothing else; each peer gets an environment of its own. One: make bench ONLY=epoch
+bench:
+	@$(bin)/python -m benchmarks $(ONLY)
+	@$(bin)/python -m pages
 
 # After a change of a declaration: the Python interface's signatures, and the tables of the pages.
 generate:

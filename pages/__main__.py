@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from . import (
+    benchmarks,
     campaigns,
     config,
     crossings,
@@ -21,6 +22,7 @@ from . import (
 from .marked import DOCS, filled, spread
 
 PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
+    "benchmarks.md": benchmarks.parts,
     "contributing.md": variables.of_tests,
     "config.md": config.parts,
     "architecture.md": documents.parts,

@@ -157,7 +157,7 @@ def little(column: array[int]) -> array[int]:
 
 
 class Table(Sequence[Shard]):
-    """The shards of a file of columns; each is made when it is asked for.
+    """The shards of a file of columns; each is made when it is needed.
 
     Raises:
         DataError: the head or a column is not as it should be, or the file cannot be read.
