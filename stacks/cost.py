@@ -5,16 +5,18 @@ A price that is not known stays unknown, and is named; nothing is guessed from a
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 
 from railhead.documents.cluster import ClusterPrice
 from railhead.money import host
-from railhead.money.bill import Price
+from railhead.money.amount import Amount
+from railhead.money.bill import Price, hours_for
 from railhead.money.host import Part, Wanted
 from railhead.money.table import shipped
 
 from .clouds import CLOUDS
 from .config.settings import ClusterConfig
+from .rules.validators import ConfigError
 
 
 def parts(config: ClusterConfig) -> tuple[Part, ...]:
@@ -53,6 +55,23 @@ def price_per_machine(config: ClusterConfig) -> ClusterPrice | None:
     """As `price`, of one machine."""
     found = parts(config)
     return host.documented(found, 1) if found else None
+
+
+def check_budget(config: ClusterConfig) -> None:
+    """ConfigError where the budget ends before the deadline of the first start, or nobody knows
+    when. Later starts are measured by what is left: `fab` does that."""
+    if config.budget is None:
+        return
+    hourly, budget = host.per_hour(parts(config), config.count), Decimal(str(config.budget))
+    hours = hours_for(budget, hourly, Amount())
+    if hours is None:
+        raise ConfigError(f"budget: it is not known when it is spent; {hourly.text('per hour')}")
+    if hours < Decimal(str(config.deadline_hours)):
+        most = max(Decimal("0.25"), hours.quantize(Decimal("0.01"), ROUND_DOWN))
+        raise ConfigError(
+            f"budget: {config.budget:g} USD are spent after {hours:.1f} hours, before the "
+            f"deadline: {hourly.text('per hour')}\n  next: pulumi config set deadline_hours {most}"
+        )
 
 
 def cost(config: ClusterConfig) -> str:

@@ -46,5 +46,6 @@ def cluster_document(
         ssh=ssh or Ssh(config.ssh_user, 22, config.key_file),
         deadlines=tuple(deadlines),
         price=price,
+        budget=config.budget,
         hosts=tuple(replace(host, slots=slots, gpu=gpu) for host in hosts),
     )

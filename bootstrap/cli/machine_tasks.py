@@ -234,11 +234,12 @@ def extend(
 ) -> None:
     """Move both deadlines of a stack's machines: their own timers, and the cloud's."""
     from ..lifecycle import power
-    from ..lifecycle.deadlines import NewDeadline
+    from ..lifecycle.deadlines import new_deadline
     from .targets import Target
 
-    new = NewDeadline.read(options.hours)
-    power.extend(Target(target).status(), new, print_lines, yes=consent.yes)
+    new = new_deadline(options)
+    status = Target(target).status()
+    power.extend(status, new(status.inventory), print_lines, yes=consent.yes)
 
 
 @task(HOSTS)

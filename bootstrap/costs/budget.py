@@ -8,14 +8,49 @@ from railhead.money import host
 from railhead.money.amount import Amount
 from railhead.money.bill import hours_for
 
+from ..console.output import Reporter
 from ..errors import UsageError
 from ..inventory.hosts import Inventory
+from . import bill, ledger
+from .bill import Period
 
+OF_STACK = "the budget of the stack,"
 LEAST_HOURS = 0.1  # to make hosts ready, and to train at all
 HINT = "pulumi config set price_per_hour USD && pulumi up   # the price of the whole cluster"
 
 
-def hours_of(budget: float, inventory: Inventory, spent: Amount | None = None) -> float:
+def hours_left(inventory: Inventory, now: float) -> float | None:
+    """For how many hours the rest of a stack's budget lasts; None for a stack without one.
+
+    Raises:
+        UsageError: a price, or the time of a stop, is not known; or the budget is spent.
+    """
+    if inventory.budget is None:
+        return None
+    noted = ledger.find(inventory.cluster_id or inventory.name)
+    spent = bill.cost_of(noted, Period(0.0, now)) if noted else Amount()
+    hours = hours_of(inventory.budget, inventory, spent, what=OF_STACK)
+    if hours < LEAST_HOURS:
+        raise UsageError(
+            f"the budget of the stack, {inventory.budget:g} USD, is spent: {spent} so far",
+            hint="pulumi config set budget USD && pulumi up",
+        )
+    return hours
+
+
+def within(inventory: Inventory, hours: float, now: float, report: Reporter) -> float:
+    """The hours of a deadline, or those that the stack's budget leaves. UsageError as
+    `hours_left`."""
+    left = hours_left(inventory, now)
+    if left is None or hours <= left:
+        return hours
+    report(f"the budget of the stack leaves {left:.1f} of {hours:g} hours")
+    return left
+
+
+def hours_of(
+    budget: float, inventory: Inventory, spent: Amount | None = None, what: str = "--budget"
+) -> float:
     """For how many hours a budget, less what is spent, lasts while these hosts run.
 
     Raises:
@@ -26,15 +61,14 @@ def hours_of(budget: float, inventory: Inventory, spent: Amount | None = None) -
     hours = hours_for(Decimal(str(budget)), per_hour, spent or Amount())
     if hours is not None:
         return float(hours)
-    what = per_hour if not per_hour.known else spent or Amount()
-    if what.unknown:
+    unknown = per_hour.unknown or (spent or Amount()).unknown
+    if unknown:
         raise UsageError(
-            f"--budget {budget:g}: it is not known when it is spent; unknown: "
-            f"{', '.join(what.unknown)}",
+            f"{what} {budget:g}: it is not known when it is spent; unknown: {', '.join(unknown)}",
             hint=HINT,
         )
     raise UsageError(
-        f"--budget {budget:g}: no price is recorded of {inventory.name}, or its hosts cost nothing",
+        f"{what} {budget:g}: no price is recorded of {inventory.name}, or its hosts cost nothing",
         hint="the same command with --max-hours",
     )
 

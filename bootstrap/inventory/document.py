@@ -31,6 +31,7 @@ def from_document(document: Any) -> Inventory:
         key_file=read.ssh.key_file,
         deadlines=read.deadlines,
         price=read.price,
+        budget=read.budget,
         cluster_id=read.id,
         hosts=tuple(_host(entry, read.ssh) for entry in read.hosts),
     )
@@ -73,6 +74,7 @@ def to_document(inventory: Inventory) -> Any:
         ssh=Ssh(user, port, inventory.key_file),
         deadlines=inventory.deadlines,
         price=inventory.price,
+        budget=inventory.budget,
         hosts=tuple(
             replace(
                 host,

@@ -77,6 +77,7 @@ class Inventory:
     key_file: str | None = None
     deadlines: tuple[DocumentDeadline, ...] = ()
     price: ClusterPrice | None = None
+    budget: float | None = None
     stack: str | None = None
     cluster_id: str | None = None
     is_part: bool = False

@@ -12,12 +12,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from railhead.documents.lazy import dataclass
-from railhead.documents.options.hosts import DeadlineOptions
+from railhead.documents.options.hosts import DeadlineOptions, ExtendOptions
 from railhead.documents.options.option import from_texts, number_text
 
 from ..clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
 from ..console.output import Reporter
 from ..console.text import duration
+from ..costs import budget
 from ..errors import Command, Hint, HostsFailed, RailheadError, UsageError
 from ..inventory.hosts import Inventory
 from ..runs.launch import StopPolicy
@@ -154,6 +155,17 @@ class NewDeadline:
         return wanted
 
 
+def new_deadline(options: ExtendOptions) -> Callable[[Inventory], NewDeadline]:
+    """The new deadline of a command, for the machines; UsageError for both options, or none."""
+    if options.budget is None:
+        new = NewDeadline.read(options.hours)
+        return lambda _: new
+    if options.hours is not None:
+        raise UsageError("--hours and --budget both say when the machines stop: give one of them")
+    dollars = options.budget
+    return lambda inventory: NewDeadline(min(MOST_HOURS, budget.hours_of(dollars, inventory)))
+
+
 def extend(
     running: Inventory | None,
     cloud: Cloud,
@@ -161,6 +173,7 @@ def extend(
     report: Reporter,
     before_timers: Callable[[Inventory], None] = lambda running: None,
     agree: Callable[[str], None] = lambda question: None,
+    left: float | None = None,
 ) -> None:
     """Move both deadlines: that of the cloud first, because the machines may not answer for
     minutes. Where two commands do this at the same time, both end with the later time.
@@ -169,6 +182,7 @@ def extend(
         running: the inventory of the machines of a cloud that run, None for none.
         before_timers: called before the machines are reached.
         agree: called with a question where the new deadline is earlier; it raises to refuse.
+        left: the hours that the budget of the stack leaves, None for a stack without one.
 
     Raises:
         UsageError: the cloud stops a running machine earlier; nothing was changed.
@@ -182,6 +196,11 @@ def extend(
     present = max((d.at for d in before.values() if d.at and d.at > _from_now(0)), default=None)
     wanted = new.at(present)
     hours = (wanted - _from_now(0)).total_seconds() / 3600 if new.adds else new.hours
+    if left is not None and hours > left:
+        raise UsageError(
+            f"--hours {new.text}: the budget of the stack leaves {left:.1f} hours from now",
+            hint=Command("extend", hours=f"{left:.1f}"),
+        )
     fixed = most_urgent([d for d in before.values() if d.fixed])
     if fixed and fixed.at and fixed.at < wanted:
         raise passes_fixed(f"{wanted:{TIME}} UTC", fixed, hours)

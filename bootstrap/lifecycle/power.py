@@ -20,7 +20,7 @@ from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
 from ..clouds.host_key_store import HostKeyStore
 from ..console.output import Reporter, confirm, print_result
 from ..console.wait import Clock, wait_until
-from ..costs import bill, ledger
+from ..costs import bill, budget, ledger
 from ..errors import (
     Command,
     Hint,
@@ -234,6 +234,9 @@ def start(
     cloud = base.cloud_of(inventory)
     status = _wait_while_stopping(inventory, cloud, report, clock)
     _refuse_missing(status)
+    if inventory.budget is not None:
+        wanted = hours or deadlines.default_hours(inventory)
+        hours = budget.within(inventory, wanted, time.time(), report)
     deadlines.arm(inventory, cloud, hours, report)
     if status.not_running:
         _start(cloud, status, report, clock)
@@ -362,9 +365,10 @@ def extend(
         if not yes and not confirm(question, hint=hint):
             raise UsageError("nothing was changed", hint=hint)
 
+    left = budget.hours_left(status.inventory, time.time())
     cloud = base.cloud_of(status.inventory)
     running = running_part(status) if status.inventory.kind.in_cloud else None
-    deadlines.extend(running, cloud, new, report, pin, agree)
+    deadlines.extend(running, cloud, new, report, pin, agree, left)
     _note_deadlines(status.inventory, cloud.deadlines())
 
 

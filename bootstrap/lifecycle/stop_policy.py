@@ -51,15 +51,17 @@ def stop_policy_of(ending: EndingOptions) -> StopPolicy:
 
 
 def within_budget(inventory: Inventory, policy: StopPolicy, now: float) -> StopPolicy:
-    """The policy with the time at which its budget is spent.
+    """The policy with the time at which its budget, or the rest of that of the stack, is spent.
 
     Raises:
         UsageError: a price is not known, or the budget is too small for a run.
     """
-    if policy.budget is None:
+    left = budget.hours_left(inventory, now)
+    own = None if policy.budget is None else budget.hours_of(policy.budget, inventory)
+    hours = min((each for each in (left, own) if each is not None), default=None)
+    if hours is None:
         return policy
-    hours = budget.hours_of(policy.budget, inventory)
-    budget.refuse_small(policy.budget, hours, policy.keep_hours, inventory)
+    budget.refuse_small(policy.budget or inventory.budget or 0, hours, policy.keep_hours, inventory)
     return replace(policy, spent_at=now + hours * 3600).from_now(now)
 
 

@@ -173,6 +173,11 @@ class ClusterDocument:
         doc="of all hosts, or null: `per_hour`, `currency`, `source`, `date`; `parts`: the machine,"
         " disk and address of each",
     )
+    budget: float | None = key(
+        None,
+        omit=True,
+        doc="optional: US dollars for the machines, over all their starts",
+    )
     hosts: tuple[DocumentHost, ...] = key(
         doc="a list, the chief first; each entry has the following keys",
     )

@@ -57,6 +57,7 @@ EXAMPLES = {
     "ssh_cidrs": "203.0.113.7/32",
     "contact_email": "ann@example.com",
     "price_per_hour": "1.20",
+    "budget": "300",
 }
 
 KEYS = (
@@ -111,6 +112,8 @@ KEYS = (
     Key("contact_email", GCP, validators.email, "where Google answers a quota request"),
     Key("price_per_hour", REMOTE, validators.price, "the price of the whole cluster per hour in "
         "US dollars, if the built-in price list has none or a different one"),
+    Key("budget", REMOTE, validators.price, "US dollars for the machines of the stack, over all "
+        "its starts: deadlines end before they are spent. Refused where a price is not known"),
     Key("oslogin", GCP, switch, "use OS Login instead of SSH keys in the metadata",
         default="false"),
 )  # fmt: skip

@@ -65,6 +65,7 @@ class ClusterConfig:
     quotas: str = "check"
     contact_email: str | None = None
     price_per_hour: float | None = None
+    budget: float | None = None
     rates: Rates | None = field(default=None, repr=False)
     oslogin: bool = False
 

@@ -17,6 +17,7 @@ from stacks.config.settings import ClusterConfig
 from stacks.machine_types.aws import TYPES
 from stacks.machine_types.types import MachineType
 from stacks.outputs import cluster_document
+from stacks.rules.validators import ConfigError
 from stacks.summary import summary
 from tests.stacks.aws.test_quota import code_of
 
@@ -215,3 +216,27 @@ def test_the_summary_has_no_deadline_of_machines_that_are_gone() -> None:
     assert short.hosts == {first.name: first.address} and short.deadline
     none = summary(AWS, document, "dev", [str(first.id), str(second.id)])
     assert none.hosts == {} and none.deadline is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"budget": 300.0}, ""),
+        ({"budget": 62.85}, ""),  # 8 x 7.85592
+        ({"budget": 62.0}, "62 USD are spent after 7.9 hours, before the deadline"),
+        ({"budget": 1.0}, "pulumi config set deadline_hours 0.25"),
+        ({"budget": 300.0, "region": "eu-west-1"}, "it is not known when it is spent"),
+        ({"budget": 20.0, "price_per_hour": 2.0}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_budget_lasts_until_the_deadline_of_a_start(
+    changes: dict[str, Any], problem: str
+) -> None:
+    config = replace(AWS, **changes)
+    if not problem:
+        cost.check_budget(config)
+        assert cluster_document(config, []).budget == changes.get("budget")
+        return
+    with pytest.raises(ConfigError, match=problem):
+        cost.check_budget(config)

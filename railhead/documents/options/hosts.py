@@ -232,9 +232,14 @@ class ExtendOptions:
     hours: str | None = option(
         None,
         "the new deadline: 4h from now, or +4h after the present one; a number is hours",
-        doc="the new deadline, 0.1 to 168 hours: `4h` from now, or `+4h` after the present one;"
-        " required",
+        doc="the new deadline, 0.1 to 168 hours: `4h` from now, or `+4h` after the present one",
         unit="h",
+    )
+    budget: float | None = option(
+        None,
+        "in place of --hours: US dollars for the machines from now on",
+        at_least=0.01,
+        at_most=1_000_000,
     )
 
 

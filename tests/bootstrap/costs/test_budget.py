@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from bootstrap.costs.budget import hours_left, within
+from bootstrap.costs.ledger import BilledMachine, Ledger, Start
 from bootstrap.errors import UsageError
+from bootstrap.inventory import local_state
+from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle.stop_policy import within_budget
 from bootstrap.runs.launch import StopPolicy
 from railhead.documents.cluster import ClusterPrice
+from railhead.documents.codec import encode
 from railhead.money import host
 from railhead.money.host import Wanted
 from railhead.money.table import shipped
@@ -90,3 +96,66 @@ def test_a_budget_that_is_spent_before_a_run_can_begin_is_refused(dollars: float
     ):
         within_budget(ours(), StopPolicy(budget=dollars), NOW)
     assert within_budget(ours(), StopPolicy(budget=0.48), NOW).spent_at
+
+
+H = 3600.0
+
+
+def ran(hours: float, **changes: Any) -> None:
+    """The ledger of the stack: both machines ran for so many hours, a week ago."""
+    begin = NOW - 168 * H
+    machines = {
+        name: BilledMachine(
+            name,
+            begin,
+            begin + hours * H,
+            (replace(Start(begin, begin, begin + hours * H), **changes),),
+            ours().price.parts,  # type: ignore[union-attr]
+        )
+        for name in ("m1", "m2")
+    }
+    one = Ledger("gpu", "dev", "aws", machines=machines)
+    atomic_write(local_state.home() / "costs/c-1.json", json.dumps(encode(one)))
+
+
+def limited(budget: float = 12) -> Inventory:
+    return replace(ours(), budget=budget, cluster_id="c-1")
+
+
+def test_the_budget_of_a_stack_is_what_its_starts_have_left_of_it() -> None:
+    """11.07 hours, of which 4 are spent."""
+    assert hours_left(limited(), NOW) == pytest.approx(11.0710, abs=0.001)
+    ran(4)
+    assert hours_left(limited(), NOW) == pytest.approx(7.0710, abs=0.001)
+    assert hours_left(ours(), NOW) is None
+
+
+def test_a_start_gets_the_hours_that_are_left_and_not_more() -> None:
+    ran(4)
+    printed: list[str] = []
+    assert within(limited(), 8, NOW, printed.append) == pytest.approx(7.0710, abs=0.001)
+    assert printed == ["the budget of the stack leaves 7.1 of 8 hours"]
+    assert within(limited(), 2, NOW, printed.append) == 2 and len(printed) == 1
+
+
+def test_a_run_ends_with_the_budget_of_its_stack() -> None:
+    ran(4)
+    policy = within_budget(limited(), StopPolicy(0), NOW)
+    assert policy.max_hours == pytest.approx(7.0710, abs=0.001)
+    assert policy.spent_at == pytest.approx(NOW + 7.0710 * H, abs=5)
+    assert within_budget(limited(), StopPolicy(0, budget=1), NOW).max_hours == pytest.approx(
+        0.9226, abs=0.001
+    )
+
+
+def test_a_budget_that_is_spent_lets_nothing_start() -> None:
+    ran(11)
+    with pytest.raises(UsageError, match=r"12 USD, is spent: 11.92 USD so far"):
+        hours_left(limited(), NOW)
+
+
+def test_a_budget_needs_to_know_what_is_spent() -> None:
+    """Nobody saw when a machine stopped."""
+    ran(4, unsure=True)
+    with pytest.raises(UsageError, match="the budget of the stack, 12: .* unknown: m1 between"):
+        hours_left(limited(), NOW)

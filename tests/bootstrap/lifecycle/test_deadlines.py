@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -31,6 +31,8 @@ from bootstrap.lifecycle.deadlines import NewDeadline
 from bootstrap.runs.launch import StopPolicy
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost
+from railhead.documents.cluster import ClusterPrice
+from railhead.documents.options.hosts import ExtendOptions
 from stacks.timer import deadline as of_stacks
 
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
@@ -394,6 +396,27 @@ def test_timers_end_with_the_later_time_where_the_cloud_cannot_move(
     over_ssh.arm(two_hosts.names[0], 3)
     extend(two_hosts, Cloud(3, fixed=True), 1)
     assert all(about(at, 2.5) for at in over_ssh.moved.values())
+
+
+@pytest.mark.parametrize(("typed", "passes"), [("4", True), ("6", False), ("+4", False)])
+def test_extend_does_not_pass_the_budget_of_a_stack(typed: str, passes: bool) -> None:
+    """Five hours are left of it; the present deadline is in two."""
+    cloud: Any = Cloud(2)
+    new = NewDeadline.read(typed)
+    with nullcontext() if passes else pytest.raises(UsageError, match="leaves 5.0 hours"):
+        deadlines.extend(None, cloud, new, lambda _: None, left=5.0)
+    assert bool(cloud.moved) == passes
+
+
+def test_a_budget_in_place_of_hours_is_a_deadline() -> None:
+    """10 USD for two machines at 2.5."""
+    price = ClusterPrice(2.5, "USD", "list", "2026")
+    new = deadlines.new_deadline(ExtendOptions(budget=10))(replace(GOLDEN, price=price))
+    assert new == NewDeadline(4.0)
+    with pytest.raises(UsageError, match="give one of them"):
+        deadlines.new_deadline(ExtendOptions(hours="4h", budget=10))
+    with pytest.raises(UsageError, match="no price is recorded"):
+        deadlines.new_deadline(ExtendOptions(budget=10))(replace(GOLDEN, price=None))
 
 
 def cover(
