@@ -197,6 +197,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "owner", "---", "has no letter"),
         ("aws", "ssh_user", "ann;reboot", "is not a Linux user name"),
         ("aws", "price_per_hour", "free", "is not a number"),
+        ("aws", "budget", "much", "is not a number"),
         ("aws", "gpu_count", "1", "a key of gcp, and this stack's cloud is aws"),
         ("aws", "project", "my-project-1", "one cloud per stack"),
         ("aws", "colour", "red", "there is no such key. There are cloud, name"),
@@ -352,7 +353,7 @@ WRONG = {
     "disk_mbps": "1", "image": "windows", "ssh_cidrs": "anywhere", "allow_wide_cidr": "maybe",
     "ssh_user": "root", "public_key_file": "/nowhere", "host_keys": "none", "network": "-",
     "bucket": "maybe", "bucket_name": "-", "data_buckets": "x", "quotas": "maybe",
-    "contact_email": "ann", "price_per_hour": "free", "oslogin": "maybe",
+    "contact_email": "ann", "price_per_hour": "free", "budget": "much", "oslogin": "maybe",
 }  # fmt: skip
 
 
