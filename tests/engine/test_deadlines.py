@@ -71,6 +71,7 @@ def test_capacity_refused_leaves_no_machine_without_a_deadline(aws: OnAws) -> No
     aws.provider.slow_instance = 0, 0
     aws.stack.up().ended(0)
     assert made < running(aws) == armed(aws) == with_timer(aws) and len(running(aws)) == 3
+    assert "after 30 minutes without use" in aws.stack.output()["idle"]
 
 
 def test_a_schedule_is_made_while_another_machine_is_still_coming_up(aws: OnAws) -> None:

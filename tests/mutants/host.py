@@ -413,4 +413,18 @@ MUTANTS = [
         new="if False:",
         caught_by=("tests/bootstrap/untrusted/test_decode.py",),
     ),
+    Mutant(
+        what="the GPUs of a machine without NVIDIA's library use nothing",
+        file="bootstrap/host/energy/sampler.py",
+        old="is_whole = len(meter.gpus) >= cards",
+        new="is_whole = True",
+        caught_by=(f"{TESTS}/energy/test_sampler.py",),
+    ),
+    Mutant(
+        what="a counter that has started again counts as if it had not",
+        file="bootstrap/host/energy/meter.py",
+        old=" or counter < self.counter",
+        new="",
+        caught_by=(f"{TESTS}/energy/test_meter.py",),
+    ),
 ]

@@ -155,4 +155,18 @@ MUTANTS = [
         new="is_value = False",
         caught_by=(f"{TESTS}/console/test_log.py::test_values_of_env_options_are_not_logged",),
     ),
+    Mutant(
+        what="hosts that are one computer are counted twice in the carbon of a run",
+        file="railhead/documents/carbon/energy.py",
+        old="one.boot == other.boot and one.host != other.host",
+        new="one.boot == other.boot and one.host == other.host",
+        caught_by=("tests/documents/test_carbon.py",),
+    ),
+    Mutant(
+        what="a larger size that takes longer has a price for each minute that it saves",
+        file="bootstrap/report/scaling.py",
+        old="self.more < 0 or not self.saved or self.saved < 0",
+        new="self.more < 0 or not self.saved",
+        caught_by=(f"{TESTS}/workflows/test_scale.py",),
+    ),
 ]

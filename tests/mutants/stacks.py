@@ -180,4 +180,25 @@ MUTANTS = [
         new="",
         caught_by=(f"{GCP}test_hosts.py", "-k", "local_ssds"),
     ),
+    Mutant(
+        what="a machine stops as idle after a time in which nobody looked at it",
+        file="stacks/timer/idle.py",
+        old="facts.up - before.looked <= GAP",
+        new="facts.up - before.looked",
+        caught_by=("tests/stacks/test_idle.py",),
+    ),
+    Mutant(
+        what="a machine stops as idle while its GPUs do not say what they do",
+        file="stacks/timer/idle.py",
+        old="facts.gpu is None or facts.gpu >= LOAD",
+        new="(facts.gpu or 0) >= LOAD",
+        caught_by=("tests/stacks/test_idle.py",),
+    ),
+    Mutant(
+        what="results on a spot machine without a bucket are lost after half an hour",
+        file="stacks/rules/aws.py",
+        old='idle = 0 if values["spot"] and not values["bucket"] else IDLE_MINUTES',
+        new="idle = IDLE_MINUTES",
+        caught_by=("tests/stacks/test_settings.py",),
+    ),
 ]
