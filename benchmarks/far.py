@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -107,7 +107,7 @@ class Place:
     """Where hosts come from: a network with internet, one without, and the disk of a ready host."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.caches = folder, local_state.cache("uv").parents[1]
+        self.folder, self.caches = folder, caches.cache("uv").parents[1]
         self.count = 0
         self.network, self.closed = Network(internet=True), Network()
         self.disk = folder / "ready-disk"

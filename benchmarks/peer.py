@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bootstrap.inventory.local_state import cache
+from bootstrap.inventory.caches import cache
 
 
 def environment(content: bytes, install: Sequence[str]) -> Path:

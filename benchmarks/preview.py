@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -33,7 +33,7 @@ EMPTY = "import pulumi\npulumi.export('nothing', 1)\n"
 @contextmanager
 def stacks(folder: Path) -> Iterator[dict[str, engine.Stack]]:
     """The programs to preview, by name."""
-    cli = engine.find(local_state.cache("engine").parents[1])
+    cli = engine.find(caches.cache("engine").parents[1])
     if cli is None:
         sys.exit("there is no Pulumi CLI here; to build it: scripts/engine")
     (folder / "aws").mkdir()

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from bootstrap.clouds.local import cluster
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches, local_state
 
 REPO = Path(__file__).resolve().parents[1]
 FAB = Path(sys.executable).with_name("fab")
@@ -47,9 +47,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", default="4,8,16")
     counts = [int(word) for word in parser.parse_args().hosts.split(",")]
-    caches = local_state.cache("uv").parent
+    folder = caches.cache("uv").parent
     load = os.getloadavg()[0]
-    took = {count: seconds(count, caches) for count in (1, *counts)}
+    took = {count: seconds(count, folder) for count in (1, *counts)}
     print(f"load {load:.1f} at the start; 1 host {took[1]:.0f} s")
     for count in counts:
         limit = f", limit {LIMIT}" if count <= AT else ""

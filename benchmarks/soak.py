@@ -27,7 +27,7 @@ from statistics import median
 
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.clouds.local import processes
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 
 REPO = Path(__file__).resolve().parents[1]
 FAB = Path(sys.executable).with_name("fab")
@@ -172,7 +172,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.soak")
     parser.add_argument("--runs", type=int, default=100)
     runs = parser.parse_args().runs
-    os.environ["XDG_CACHE_HOME"] = str(local_state.cache("uv").parents[1])
+    os.environ["XDG_CACHE_HOME"] = str(caches.cache("uv").parents[1])
     with tempfile.TemporaryDirectory(prefix="railhead-soak-") as name:
         operator = Operator(Path(name))
         for folder in (operator.folder, operator.home / "tmp"):

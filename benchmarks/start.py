@@ -25,7 +25,7 @@ from statistics import median
 
 from benchmarks.figures import Figure, emit
 from bootstrap.clouds.local import cluster as local_cluster
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches, local_state
 
 REPO = Path(__file__).resolve().parents[1]
 FAB = Path(sys.executable).with_name("fab")
@@ -57,8 +57,8 @@ FOUND = re.compile(r"step (\d+\.\d+)")
 
 def ready(home: Path) -> None:
     """Two local hosts that `fab bootstrap` has made ready, in this home."""
-    caches = local_state.cache("uv").parent
-    os.environ |= {"HOME": str(home), "XDG_CACHE_HOME": str(caches.parent)}
+    folder = caches.cache("uv").parent
+    os.environ |= {"HOME": str(home), "XDG_CACHE_HOME": str(folder.parent)}
     (home / "work").mkdir(exist_ok=True)
     (home / "work" / "step.py").write_text(STEP)
     local_cluster.start("start", 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches, local_state
 
 
 def test_a_test_has_an_empty_home_and_no_agent(home: Path, tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_a_test_has_an_empty_home_and_no_agent(home: Path, tmp_path: Path) -> No
     assert list(home.iterdir()) == list(tmp_path.iterdir()) == []
     assert "SSH_AUTH_SOCK" not in os.environ
     assert local_state.home() == home / ".railhead"
-    assert local_state.cache("x").is_relative_to(home)
+    assert caches.cache("x").is_relative_to(home)
 
 
 def test_shared_caches_are_outside_the_tests_home(home: Path, shared_caches: Path) -> None:
@@ -43,4 +43,4 @@ def test_a_fixture_that_uses_the_shared_caches_does_not_give_them_to_the_test(
     home: Path, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue("shared_caches")
-    assert local_state.cache("x").is_relative_to(home)
+    assert caches.cache("x").is_relative_to(home)

@@ -28,7 +28,7 @@ from ..console.text import size
 from ..console.threads import in_threads
 from ..errors import RailheadError, UsageError
 from ..host.base.regular_files import size_and_sha256
-from ..inventory import local_state
+from ..inventory import caches
 from ..inventory.files import atomic_write
 from ..ssh.bundle_files import check_name
 
@@ -161,9 +161,7 @@ def hashed(data: LocalData, report: ByteReporter) -> LocalData:
     Raises:
         RailheadError: a file cannot be read, or has another size than when it was listed.
     """
-    cache = (
-        local_state.cache("data-hashes") / f"{hashlib.sha256(bytes(data.root)).hexdigest()}.json"
-    )
+    cache = caches.cache("data-hashes") / f"{hashlib.sha256(bytes(data.root)).hexdigest()}.json"
     known = _read_cache(cache)
     marks: dict[str, Hashed] = {}
     bytes_read, counting = 0, Lock()

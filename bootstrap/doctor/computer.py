@@ -14,7 +14,7 @@ from railhead.documents.doctor import Check
 
 from ..console.text import size
 from ..errors import UsageError
-from ..inventory import local_state, pulumi_cli
+from ..inventory import caches, local_state, pulumi_cli
 from . import package
 
 WARNS_BYTES, BLOCKS_BYTES = 5 << 30, 1 << 30  # free, in the caches and the home
@@ -27,7 +27,7 @@ def checks(*, with_stack: bool) -> Iterator[Check]:
     version = platform.python_version()
     yield Check("Python", "ok", f"{version}, {sys.executable}")
     yield _ssh()
-    for folder in dict.fromkeys((local_state.home(), local_state.cache("."))):
+    for folder in dict.fromkeys((local_state.home(), caches.cache("."))):
         yield disk_check(folder)
     yield from _pulumi(with_stack)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from ..console import log
 from ..errors import RailheadError, UsageError
 from ..facts.host import HostFacts
-from ..inventory import local_state
+from ..inventory import caches
 from ..plan import drivers, runtimes
 from ..plan.runtimes import Environment
 from ..provision import local_wheel
@@ -100,7 +100,7 @@ def driver(facts: HostFacts) -> Check:
 
 def ready(facts: HostFacts, environment: Environment) -> Path:
     """The GPU runtime with its Horovod wheel, in the cache; installed once."""
-    folder = local_state.cache("gpu-check") / environment.digest
+    folder = caches.cache("gpu-check") / environment.digest
     if not (folder / ".ok").exists():
         wheel = local_wheel.make(environment, facts)
         shutil.rmtree(folder, ignore_errors=True)

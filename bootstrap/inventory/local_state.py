@@ -20,7 +20,6 @@ from railhead.documents.runs.run_record import RunRecord
 from ..console.output import print_lines
 from ..errors import Command, Hint, UsageError
 from ..host.base import locks
-from .caches import cache as cache
 from .document import from_document, to_document
 from .files import atomic_folder, atomic_write, set_aside
 from .hosts import Inventory, check_name

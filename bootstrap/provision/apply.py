@@ -13,7 +13,7 @@ from railhead.documents.agent.files import TextFile
 from ..console.live import Board
 from ..errors import HostsFailed, RailheadError
 from ..facts.host import HostFacts
-from ..inventory import local_state
+from ..inventory import caches
 from ..plan.cluster import SurveyedCluster
 from ..plan.decide import leader_line
 from ..plan.hostfile import Peer
@@ -123,7 +123,7 @@ class _Installation:
 
     def go(self) -> None:
         """Carry out all steps. A wheel is kept only if the host that built it is ready."""
-        with unpack.stage(local_state.cache("wheels")) as self.building:
+        with unpack.stage(caches.cache("wheels")) as self.building:
             try:
                 self._go()
             except HostsFailed as error:

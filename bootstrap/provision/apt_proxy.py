@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..facts.egress import origin
-from ..inventory import local_state
+from ..inventory import caches
 from ..ssh.port_forward import forward_port
 from ..ssh.session import Session
 from . import apt_upstream
@@ -64,7 +64,7 @@ def apt_proxy() -> Iterator[AptProxy]:
         UsageError: the networks of mirrors that this computer names are not networks.
     """
     apt_upstream.mirror_networks()
-    place = local_state.cache("apt")
+    place = caches.cache("apt")
     place.mkdir(parents=True, exist_ok=True)
     for stale in place.glob("*-*"):
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import RailheadError, UsageError
-from ..inventory import local_state
+from ..inventory import caches, local_state
 from ..plan.runtimes import LOCKS
 from ..ssh.bundle import PACKAGES
 from . import uv
@@ -61,7 +61,7 @@ def variables_here(ours: str) -> dict[str, str]:
 def environment_folder(name: str) -> Path:
     """The folder of that environment: another lock or Python of this computer has another one."""
     content = _lock(name).read_text() + sys.version + sys.prefix
-    return local_state.cache(name) / hashlib.sha256(content.encode()).hexdigest()[:16]
+    return caches.cache(name) / hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def _lock(name: str) -> Path:

@@ -23,7 +23,7 @@ from ..errors import RailheadError, UsageError
 from ..facts import host as fact
 from ..facts.fatbin import codes
 from ..facts.host import HostFacts
-from ..inventory import local_state
+from ..inventory import caches, local_state
 from ..inventory.files import atomic_write
 from ..plan import runtimes
 from ..plan.runtimes import ROWS, Environment, Runtime, row_named
@@ -75,7 +75,7 @@ def make(environment: Environment, facts: HostFacts) -> Path:
     if wheel := tried(stored):
         return wheel
     refuse_missing(facts)
-    with alone(local_state.cache("building") / stored.name) as folder:
+    with alone(caches.cache("building") / stored.name) as folder:
         if wheel := tried(stored):  # another process built it while we waited
             return wheel
         started = time.monotonic()
@@ -143,12 +143,12 @@ def install(folder: Path, python: str, lock: Path) -> None:
     Raises:
         RailheadError: a download failed; the hint names what this computer must reach.
     """
-    caches = {"UV_CACHE_DIR": str(local_state.cache("uv"))}
-    _output(uv.venv(folder, python, more=caches))
+    uv_cache = {"UV_CACHE_DIR": str(caches.cache("uv"))}
+    _output(uv.venv(folder, python, more=uv_cache))
     into = ["--python", str(folder / "bin" / "python")]
     print_lines(f"installing {lock.name} into {folder}")
     try:
-        _output(uv.pip("sync", "--require-hashes", *into, str(lock), more=caches))
+        _output(uv.pip("sync", "--require-hashes", *into, str(lock), more=uv_cache))
     except RailheadError as error:
         raise RailheadError(
             f"the runtime was not installed: {error.message}",

@@ -14,7 +14,7 @@ from uv import find_uv_bin
 
 from ..console import log
 from ..errors import RailheadError
-from ..inventory import local_state
+from ..inventory import caches, local_state
 from ..inventory.files import atomic_folder
 from ..plan.runtimes import LOCKS, uv_digest
 from ..ssh.bundle import Bundle, pack_folder
@@ -82,7 +82,7 @@ def variables() -> dict[str, str]:
 
 def uv_for_hosts() -> Bundle:
     """The uv binary for Linux on x86_64, on any control machine; downloaded once, by hash."""
-    folder = local_state.cache("uv-for-hosts") / uv_digest()
+    folder = caches.cache("uv-for-hosts") / uv_digest()
     with local_state.alone(folder.with_name(f"{folder.name}.lock")):
         if not (folder / "uv").exists():
             _fetch_uv(folder)

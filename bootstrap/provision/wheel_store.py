@@ -24,7 +24,7 @@ from ..clouds.bucket import WHEELS, Bucket
 from ..errors import RailheadError
 from ..facts.host import HostFacts
 from ..host.buckets.repeats import outlasting
-from ..inventory import local_state
+from ..inventory import caches, local_state
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Inventory
 from ..plan.cluster import HERE, CachedWheel, SurveyedCluster
@@ -68,7 +68,7 @@ def folder_of_built_here(environment: Environment, facts: HostFacts) -> Path:
 
 
 def _folder(origin: str, environment: Environment, builder: HostFacts) -> Path:
-    return local_state.cache("wheels") / f"{origin}-{environment.wheel_key(builder)}"
+    return caches.cache("wheels") / f"{origin}-{environment.wheel_key(builder)}"
 
 
 def find_wheel(cluster: SurveyedCluster) -> Path | None:
@@ -138,7 +138,7 @@ def _entry(stack_bucket: Bucket, key: str) -> StoredWheel | None:
 
 def _download(stack_bucket: Bucket, entry: StoredWheel, folder: Path) -> bool:
     """Download a wheel if the folder has none; returns whether it was downloaded."""
-    with local_state.alone(local_state.cache("wheels") / f"{folder.name}.lock"):
+    with local_state.alone(caches.cache("wheels") / f"{folder.name}.lock"):
         if local_wheel(folder):
             return False
         name, digest = entry.name, entry.sha256

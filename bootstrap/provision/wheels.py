@@ -23,7 +23,7 @@ from ..console import log
 from ..console.output import ByteReporter, TransferReporter
 from ..console.text import clean
 from ..errors import RailheadError
-from ..inventory import local_state
+from ..inventory import caches, local_state
 from ..ssh.bundle import Bundle, pack_folder
 from ..ssh.session import BLOBS, Session
 from . import uv
@@ -121,7 +121,7 @@ def applying(locks: Sequence[str], python: str) -> str:
 
 def _folder(requirements: str, options: Sequence[str]) -> Path:
     key = "\0".join([requirements, *options])
-    return local_state.cache("wheelhouse") / hashlib.sha256(key.encode()).hexdigest()[:16]
+    return caches.cache("wheelhouse") / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) -> Path:

@@ -17,7 +17,7 @@ from railhead.documents.lazy import dataclass
 from ..errors import Command, RailheadError, UsageError
 from ..host.base import programs
 from ..host.base.programs import NAME
-from ..inventory import local_state
+from ..inventory import caches, local_state
 from ..inventory.host_programs import archive, name_of
 from ..plan.runtimes import LOCKS, REPO, choose_runtime
 from ..provision import uv, wheels
@@ -87,7 +87,7 @@ def _packages(python: str) -> Bundle:
     """The packages for this version of Python, fetched once."""
     text = f"{python} {LOCK.read_text()}"
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    folder = local_state.cache("serving") / digest
+    folder = caches.cache("serving") / digest
     return pack_folder(local_state.filled_once(folder, lambda part: _fetch(part, python)))
 
 

@@ -284,9 +284,10 @@ def main(argv: list[str]) -> int:
     given: Any = options.parse_args(argv)
     if given.count is not None:
         given.cases = given.first + given.count
-    from bootstrap.inventory import local_state
 
-    engine = find(local_state.cache("engine").parents[1])
+    from bootstrap.inventory import caches
+
+    engine = find(caches.cache("engine").parents[1])
     assert engine, "there is no Pulumi CLI; to build it: make test-engine"
     shares = share_out(range(given.first, given.cases), given.cloud)
     failed = sum(run_cases(engine, part, given.seed, cloud) for cloud, part in shares.items())

@@ -352,9 +352,10 @@ def main(argv: list[str]) -> int:
 
 def run(cloud: str, seeds: list[int]) -> int:
     """Run these seeds on a cloud; how many failed."""
-    from bootstrap.inventory import local_state
 
-    engine = find(local_state.cache("engine").parents[1])
+    from bootstrap.inventory import caches
+
+    engine = find(caches.cache("engine").parents[1])
     assert engine, "there is no Pulumi CLI; to build it: make test-engine"
     failed = 0
     with serving(cloud) as fresh:

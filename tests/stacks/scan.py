@@ -16,7 +16,7 @@ from typing import Any
 from places import ROOT
 from standins.environments import python_of
 
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 
 LOCK = ROOT / "locks" / "checkov.txt"
 MARK = "checkov:skip"
@@ -85,7 +85,7 @@ def findings_of(plans: Mapping[str, Any], folder: Path) -> list[Finding]:
     CPU: its findings are kept in the cache, by all that they depend on."""
     parts = (json.dumps(plans, sort_keys=True), LOCK.read_text(), Path(__file__).read_text())
     digest = hashlib.sha256("\0".join((*parts, sys.version)).encode()).hexdigest()[:16]
-    kept = local_state.cache("checkov") / f"findings-{digest}.json"
+    kept = caches.cache("checkov") / f"findings-{digest}.json"
     if not kept.exists():
         findings = [asdict(finding) for finding in scan(plans, folder)]
         part = kept.with_suffix(f".{os.getpid()}")

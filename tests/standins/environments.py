@@ -15,7 +15,7 @@ from pathlib import Path
 
 from places import ROOT
 
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 from bootstrap.provision import uv
 
 
@@ -31,7 +31,7 @@ def python_of(name: str) -> Path:
     """
     lock = ROOT / "locks" / f"{name}.txt"
     digest = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    folder = local_state.cache(name) / digest
+    folder = caches.cache(name) / digest
     if not folder.exists():
         part = folder.with_name(f"{digest}.part{os.getpid()}")
         _uv("venv", "--relocatable", "--python", sys.executable, str(part))

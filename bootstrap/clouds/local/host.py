@@ -19,7 +19,7 @@ from railhead.installation import INSTALL_SSHD
 from ...console import log
 from ...console.wait import wait_until
 from ...errors import RailheadError, UsageError
-from ...inventory import local_state
+from ...inventory import caches
 from ...inventory.files import atomic_write
 from . import processes
 
@@ -161,7 +161,7 @@ def _environment(host: LocalHost) -> dict[str, str]:
     return passed | {
         "HOME": str(host.home),
         "TMPDIR": str(host.folder / "tmp"),
-        "UV_CACHE_DIR": str(local_state.cache("uv")),
+        "UV_CACHE_DIR": str(caches.cache("uv")),
         "PATH": f"{Path(sys.base_prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         processes.MARK: str(host.folder),
     }

@@ -18,7 +18,7 @@ from standins.waiting import wait_until
 from bootstrap.data import folders
 from bootstrap.data.folders import LocalData, hashed, listed
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_an_unchanged_file_is_not_read_again(data: Path, monkeypatch: pytest.Mon
     first = hash_all(listed(data, ""))
     kept = kept_hashes()
     marked = {name: {**entry, "sha256": "0" * 64} for name, entry in kept.items()}
-    (cache,) = local_state.cache("data-hashes").iterdir()
+    (cache,) = caches.cache("data-hashes").iterdir()
     cache.write_text(json.dumps(marked))  # what is taken from there differs from a new hash
     assert {file.sha256 for file in hash_all(listed(data, "")).files} == {"0" * 64}
     (data / "a/1.jpg").write_text("eno")
@@ -143,7 +143,7 @@ def test_an_unchanged_file_is_not_read_again(data: Path, monkeypatch: pytest.Mon
 
 def kept_hashes() -> dict[str, Any]:
     """The hashes that are kept for the next time, by the path of the file."""
-    (cache,) = local_state.cache("data-hashes").iterdir()
+    (cache,) = caches.cache("data-hashes").iterdir()
     hashes: dict[str, Any] = json.loads(cache.read_text())
     return hashes
 

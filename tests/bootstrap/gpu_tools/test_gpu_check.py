@@ -22,7 +22,7 @@ from bootstrap.facts.gpu import Card, Driver
 from bootstrap.facts.host import HostFacts
 from bootstrap.gpu_tools import check, tested_on, trainings
 from bootstrap.gpu_tools.tested_on import Check
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 from bootstrap.plan.runtimes import Environment
 from bootstrap.provision import local_wheel
 
@@ -162,7 +162,7 @@ echo "digits: 2 replica(s) in $processes process(es), 4 CPU thread(s) and $gpus 
 
 def check_on(facts: HostFacts) -> int:
     """`make gpu-check` on a machine with these facts and a runtime that is there."""
-    folder = local_state.cache("gpu-check") / local_wheel.environment_here(facts, gpu=True).digest
+    folder = caches.cache("gpu-check") / local_wheel.environment_here(facts, gpu=True).digest
     python = folder / "bin/python"
     python.parent.mkdir(parents=True)
     (folder / ".ok").touch()

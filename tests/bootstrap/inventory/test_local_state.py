@@ -13,7 +13,7 @@ from places import CASES
 from standins.runs.run_documents import run_json
 
 from bootstrap.errors import HostsNotReady, UsageError
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches, local_state
 from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.files import atomic_write
@@ -196,7 +196,7 @@ def test_caches_stand_in_the_users_cache_folder(
 ) -> None:
     if output is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", output.format(tmp=tmp_path))
-    folder = local_state.cache("wheels")
+    folder = caches.cache("wheels")
     assert str(folder) == place.format(tmp=tmp_path, home=home)
     assert folder.is_dir()
 

@@ -24,7 +24,7 @@ import pytest
 from e2e.local_hosts import wait_until
 
 from bootstrap.errors import UsageError
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 from bootstrap.inventory.hosts import Host
 from bootstrap.provision import apt_upstream
 from bootstrap.provision.apt_proxy import AptProxy, apt_proxy
@@ -163,7 +163,7 @@ def outside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, hom
 @pytest.fixture
 def shared_apt() -> Path:
     """Where its files are."""
-    return local_state.cache("apt")
+    return caches.cache("apt")
 
 
 @contextmanager

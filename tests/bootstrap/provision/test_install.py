@@ -19,7 +19,7 @@ from standins.connected import connected
 from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts.host import HostFacts
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, runtimes
 from bootstrap.plan.cluster import Options, SurveyedCluster
@@ -124,7 +124,7 @@ def test_the_installer_is_sent_as_a_folder_that_appears_whole(
     cluster: SurveyedCluster, home: Path
 ) -> None:
     """It was fetched before."""
-    installer = local_state.cache("uv-for-hosts") / uv_digest() / "uv"
+    installer = caches.cache("uv-for-hosts") / uv_digest() / "uv"
     installer.parent.mkdir(parents=True)
     installer.write_text("an installer")
     host = RecordedHost("h1")
@@ -195,7 +195,7 @@ def test_a_wheel_is_installed_by_whoever_built_it_and_one_of_this_computer_by_al
 
 def test_a_wheel_of_an_earlier_version_is_not_used(cluster: SurveyedCluster) -> None:
     """Nobody knows who built it."""
-    old = local_state.cache("wheels") / cluster.environment.wheel_key(cluster.facts["h1"])
+    old = caches.cache("wheels") / cluster.environment.wheel_key(cluster.facts["h1"])
     old.mkdir()
     (old / WHEEL).write_bytes(BUILT)
     assert [survey.with_wheel(other(cluster)).wheel for other in OTHERS.values()] == [None] * 8
@@ -242,7 +242,7 @@ def test_what_has_not_the_name_of_a_wheel_is_not_fetched(
 
 def kept_wheels() -> list[str]:
     """All files below the cache of wheels."""
-    files = local_state.cache("wheels").rglob("*")
+    files = caches.cache("wheels").rglob("*")
     return [path.name for path in files if path.is_file()]
 
 

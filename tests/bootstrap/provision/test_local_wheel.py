@@ -14,7 +14,7 @@ import pytest
 from bootstrap.cli.wheel import make as fab_wheel
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 from bootstrap.plan.runtimes import RUNTIMES, Environment
 from bootstrap.provision import local_wheel
 from bootstrap.provision.wheel_store import folder_of_built_here
@@ -120,15 +120,13 @@ def test_it_is_stored_where_bootstrap_looks_and_built_once(made: Made, debian: H
     assert output["codes"] == ["compute_80", "sm_70", "sm_75", "sm_80"]
     assert local_wheel.make(environment, debian) == kept
     assert made.done == ["install", "build", "attempt"]
-    assert not [path for path in local_state.cache("building").iterdir() if path.is_dir()]
+    assert not [path for path in caches.cache("building").iterdir() if path.is_dir()]
 
 
 def test_files_of_a_killed_build_are_removed(made: Made, debian: HostFacts) -> None:
     environment = local_wheel.environment_here(debian, gpu=True)
     left = (
-        local_state.cache("building")
-        / folder_of_built_here(environment, debian).name
-        / "env/bin/python"
+        caches.cache("building") / folder_of_built_here(environment, debian).name / "env/bin/python"
     )
     left.mkdir(parents=True)
     local_wheel.make(environment, debian)

@@ -14,7 +14,7 @@ from e2e.local_hosts import Done, Operator, cluster
 from standins.forks import run_fab
 
 from bootstrap.clouds import bucket
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import CachedWheel
 from bootstrap.provision import wheel_store
@@ -31,7 +31,7 @@ BUILT = b"PK a wheel\xff" * 999
 @pytest.fixture
 def folder() -> Path:
     """Where this computer would have the wheel."""
-    return local_state.cache("wheels") / "0123456789abcdef"
+    return caches.cache("wheels") / "0123456789abcdef"
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def test_what_one_has_built_the_other_finds(
     key = planned.out.partition(f", then kept in {url}")[2].split("; ")[0]
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(ann.caches))
-    built = local_state.cache("wheels") / key / NAME
+    built = caches.cache("wheels") / key / NAME
     built.parent.mkdir()
     built.write_bytes(BUILT)
     store_wheel(Inventory("c", HOSTS, bucket="s3://results-b", region="us-east-1"), built, key)

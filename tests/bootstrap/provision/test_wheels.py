@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import RailheadError
-from bootstrap.inventory import local_state
+from bootstrap.inventory import caches
 from bootstrap.plan import runtimes
 from bootstrap.provision import wheels
 
@@ -145,7 +145,7 @@ def test_wheels_that_run_on_the_oldest_system_come_once_for_all_hosts(
     assert reports
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     assert wheels.fetch(locks, "3.11.2", quiet) == folder
-    assert folder.is_relative_to(local_state.cache("wheelhouse"))
+    assert folder.is_relative_to(caches.cache("wheelhouse"))
     assert not list(folder.parent.glob("*.part"))
 
 
