@@ -31,7 +31,7 @@ import railhead
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.inventory import local_state
 from bootstrap.serving.records import save
-from railhead.documents.endpoint import Deployed
+from railhead.documents.serving.endpoint import Deployed
 
 LIMIT = 0.030  # seconds
 SIZE = 28

@@ -12,11 +12,11 @@ from typing import Any
 from railhead.documents import cluster
 from railhead.documents.codec import decode
 from railhead.documents.doctor import Check
-from railhead.documents.endpoint import Deployed
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs import run
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.serving.endpoint import Deployed
 from railhead.installation import UPGRADE
 
 from ..console.text import count

@@ -12,8 +12,8 @@ from railhead.documents.agent.files import TextFile
 from railhead.documents.agent.network import FindPort
 from railhead.documents.agent.runs import PlacePrograms
 from railhead.documents.codec import encode
-from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
 from railhead.documents.options.serving import TENSORFLOW_SERVING
+from railhead.documents.serving.endpoint import Deployed, EndpointDocument, EndpointState
 
 from ..console.output import Reporter, printable
 from ..console.text import clean, duration

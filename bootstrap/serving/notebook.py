@@ -8,8 +8,8 @@ import secrets
 from dataclasses import replace
 
 from railhead.documents.agent.files import TextFile
-from railhead.documents.endpoint import Deployed
 from railhead.documents.lazy import dataclass
+from railhead.documents.serving.endpoint import Deployed
 
 from ..console.output import Reporter, printable
 from ..errors import Command, RailheadError

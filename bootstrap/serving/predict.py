@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.endpoint import Deployed
 from railhead.documents.lazy import dataclass
 from railhead.documents.lenient import Number, Shown
+from railhead.documents.serving.endpoint import Deployed
 
 from ..console.text import clean
 from ..errors import RailheadError, UsageError

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.endpoint import FOLDER, NAMES, Deployed
+from railhead.documents.serving.endpoint import FOLDER, NAMES, Deployed
 
 from ..console.output import print_lines
 from ..errors import Command, Hint, UsageError

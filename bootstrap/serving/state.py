@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from railhead.documents.endpoint import ALIVE, Deployed, EndpointDocument, EndpointState
+from railhead.documents.serving.endpoint import ALIVE, Deployed, EndpointDocument, EndpointState
 
 from ..console.text import clean, count, duration
 from ..console.wait import wait_until

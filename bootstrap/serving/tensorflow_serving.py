@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railhead.documents.endpoint import Deployed
+from railhead.documents.serving.endpoint import Deployed
 
 from ..errors import Command, Hint, UsageError
 from ..host.base.programs import NAME, TENSORFLOW_SERVING

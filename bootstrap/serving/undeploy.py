@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from railhead.documents.agent.network import FindPort
 from railhead.documents.agent.runs import EndRun
-from railhead.documents.endpoint import Deployed
 from railhead.documents.runs.swept import OF_ENDPOINTS
+from railhead.documents.serving.endpoint import Deployed
 
 from ..console.text import count
 from ..console.wait import wait_until

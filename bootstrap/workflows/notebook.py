@@ -6,7 +6,7 @@ import contextlib
 import time
 from dataclasses import replace
 
-from railhead.documents.endpoint import Deployed
+from railhead.documents.serving.endpoint import Deployed
 
 from ..console.output import print_lines
 from ..errors import Command

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from railhead.documents.endpoint import ALIVE, Deployed
 from railhead.documents.options.serving import TENSORFLOW_SERVING, DeployOptions
 from railhead.documents.outputs import DeployOutput
+from railhead.documents.serving.endpoint import ALIVE, Deployed
 
 from ..console.output import note_output, print_lines, print_result
 from ..console.text import duration

@@ -11,10 +11,10 @@ import pytest
 from places import CASES, ROOT
 
 from railhead.documents.codec import Malformed, decode, encode
-from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
 from railhead.documents.runs.evaluation import ClassFigures, Evaluation, Mistake, Threshold
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.sweep import SweepDocument
+from railhead.documents.serving.endpoint import Deployed, EndpointDocument, EndpointState
 
 DOCUMENTS: dict[str, type[Any]] = {
     "deployed": Deployed, "endpoint": EndpointDocument, "endpoint-notebook": EndpointDocument,

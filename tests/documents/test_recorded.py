@@ -13,7 +13,6 @@ from places import CASES
 from bootstrap.inventory.stack_records import StackRecord
 from railhead.documents.cluster import ClusterDocument
 from railhead.documents.codec import decode, encode
-from railhead.documents.endpoint import Deployed, EndpointDocument, EndpointState
 from railhead.documents.runs.evaluation import Evaluation
 from railhead.documents.runs.manifest import Manifest, Uploads
 from railhead.documents.runs.result import Result
@@ -21,6 +20,7 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.run_record import RunRecord
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.sweep import SweepDocument
+from railhead.documents.serving.endpoint import Deployed, EndpointDocument, EndpointState
 
 RECORDED = CASES / "recorded"
 # By the first words of a file's name.

@@ -24,8 +24,8 @@ from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.runs.request import record_of
 from bootstrap.serving import records
 from railhead.documents.codec import encode
-from railhead.documents.endpoint import Deployed
 from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.serving.endpoint import Deployed
 
 from . import chief
 from .chief import ENDPOINT, RUN

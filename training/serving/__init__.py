@@ -10,7 +10,6 @@
     model      loads a SavedModel or a .keras file, and warms it up
     versions   the newest version of a folder; takes over without a refused request
     metrics    counters and histograms as Prometheus text
-    local_requests  which requests do not come from a web page of another site
     connections     time limits for what a client sends
     bodies     limits of the bodies of requests, and gzip
     large      a process for large bodies and answers

@@ -17,7 +17,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from . import local_requests, rest
+from railhead.documents.serving import local_requests
+
+from . import rest
 from .bodies import App, Bodies, drained
 from .large import LargeWork
 from .metrics import ServingMetrics

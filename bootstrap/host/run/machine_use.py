@@ -11,7 +11,7 @@ import os
 import time
 
 from railhead.documents.codec import decode
-from railhead.documents.endpoint import ALIVE, EndpointState
+from railhead.documents.serving.endpoint import ALIVE, EndpointState
 
 from ..base import locks, programs
 

@@ -22,7 +22,12 @@ from dataclasses import replace
 from typing import IO, Any
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.endpoint import EndpointDocument, EndpointState, Health, ServingStatus
+from railhead.documents.serving.endpoint import (
+    EndpointDocument,
+    EndpointState,
+    Health,
+    ServingStatus,
+)
 
 from ..base import json_file, locks, programs
 from ..run import machine_use

@@ -20,7 +20,7 @@ from email.message import Message
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
 
-from . import local_requests
+from railhead.documents.serving import local_requests
 
 CONNECTIONS = 1024  # further ones wait
 FILES = 4 * CONNECTIONS  # two of each connection, and those of the program

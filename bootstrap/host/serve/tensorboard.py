@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import local_requests, parent
+from railhead.documents.serving import local_requests
+
+from . import parent
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]  # of WSGI
 

@@ -15,7 +15,7 @@ from paramiko.ssh_exception import SSHException
 from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
 from railhead.documents.lenient import Shown
-from railhead.documents.signature import ModelMetadata, Shape, TensorInfo
+from railhead.documents.serving.signature import ModelMetadata, Shape, TensorInfo
 
 from ...console.text import clean
 from ...errors import RailheadError, UsageError

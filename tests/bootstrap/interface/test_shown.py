@@ -15,7 +15,7 @@ import railhead
 from bootstrap.errors import Command
 from bootstrap.interface.spelling import in_python
 from bootstrap.serving import records
-from railhead.documents.endpoint import Deployed
+from railhead.documents.serving.endpoint import Deployed
 
 EPOCHS = [{"kind": "epoch", "epoch": n, "loss": 1 / n} for n in (1, 2, 3)]
 

@@ -28,7 +28,7 @@ from bootstrap.untrusted import decode
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import endpoint as endpoints
 from bootstrap.workflows import serving
-from railhead.documents.endpoint import Deployed
+from railhead.documents.serving.endpoint import Deployed
 from training.serving.signature import Tensor as Served
 
 PAIR = signature(

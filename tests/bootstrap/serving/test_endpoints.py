@@ -37,10 +37,10 @@ from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
 from bootstrap.workflows.serving import check_free, deploy_on_host, deploy_trained, undeploy
 from railhead.documents.agent.commands import CommandResult
-from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
 from railhead.documents.runs.run import RunData
 from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.serving.endpoint import Deployed, EndpointState
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
 

@@ -43,8 +43,8 @@ from bootstrap.workflows import serving as workflow
 from bootstrap.workflows.serving import deploy_here, deploy_on_host
 from railhead.documents.agent.files import TextFile
 from railhead.documents.agent.network import FindPort, FoundPort
-from railhead.documents.endpoint import Deployed, EndpointState
 from railhead.documents.options.serving import DeployOptions
+from railhead.documents.serving.endpoint import Deployed, EndpointState
 from training.serving.metrics import ServingMetrics
 from training.serving.model import Model, ModelError
 from training.serving.settings import ServeSettings

@@ -28,9 +28,9 @@ from bootstrap.serving.place import EndpointPlace
 from bootstrap.serving.source import ModelSource, source_of
 from bootstrap.ssh.connect import start_agent
 from bootstrap.ssh.local_session import local_session
-from railhead.documents.endpoint import Deployed
 from railhead.documents.runs.manifest import home_name
 from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.serving.endpoint import Deployed
 
 SAFE_FIRST = (KERAS, SAVED_MODEL, H5)
 FOUND: dict[str, tuple[list[str], str | None]] = {

@@ -13,7 +13,7 @@ import pytest
 from bootstrap.serving import deploy
 from bootstrap.serving.model import remove_unused_models
 from railhead.documents.codec import encode
-from railhead.documents.endpoint import Deployed, EndpointDocument
+from railhead.documents.serving.endpoint import Deployed, EndpointDocument
 
 
 class Here:

@@ -34,8 +34,8 @@ from bootstrap.serving import records
 from bootstrap.ssh import connect, session
 from railhead.documents.agent.request import Bounds
 from railhead.documents.codec import encode
-from railhead.documents.endpoint import Deployed
 from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.serving.endpoint import Deployed
 
 # The same cases again: RAILHEAD_TEST_SEED=N. Workers of one run must agree: they get it by the day.
 SEED = int(os.environ.get("RAILHEAD_TEST_SEED") or date.today().toordinal())

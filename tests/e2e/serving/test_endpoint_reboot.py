@@ -20,7 +20,7 @@ from bootstrap.serving.place import chief_place
 from bootstrap.serving.state import wait_for
 from bootstrap.workflows.serving import undeploy
 from railhead.documents.agent.files import TextFile
-from railhead.documents.endpoint import Deployed
+from railhead.documents.serving.endpoint import Deployed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -24,7 +24,7 @@ from bootstrap.host.base.programs import ENDPOINT, NAME
 from bootstrap.serving import records
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.place import place_here
-from railhead.documents.endpoint import Deployed
+from railhead.documents.serving.endpoint import Deployed
 
 # Answers /healthz on the socket of its supervisor; crashes, hangs or refuses to start on demand.
 SERVER = """

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from places import ROOT
 
 from bootstrap.host.serve.tensorboard import checked
-from training.serving import local_requests
+from railhead.documents.serving import local_requests
 
 PAGE = "http://127.0.0.1:8501"
 ALLOWED: list[dict[str, str]] = [
@@ -62,9 +61,3 @@ def test_tensorboard_answers_no_page_of_another_site(headers: dict[str, str], st
     body = b"".join(checked(application)(environ, start_response))
     assert [int(line.split()[0]) for line in found] == [status]
     assert (body == b"curves") == (status == 200)
-
-
-def test_the_server_and_the_relay_have_the_same_rule() -> None:
-    copies = ("bootstrap/host/serve", "training/serving")
-    texts = {(ROOT / folder / "local_requests.py").read_text() for folder in copies}
-    assert len(texts) == 1

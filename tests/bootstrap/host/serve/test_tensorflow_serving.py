@@ -31,7 +31,7 @@ from bootstrap.host.serve.endpoint import health_of
 from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.serving import tensorflow_serving
 from bootstrap.serving.request import DeployRequest
-from railhead.documents.endpoint import Deployed, Health
+from railhead.documents.serving.endpoint import Deployed, Health
 
 STANDIN = TESTS / "standins/tensorflow_model_server"
 UNPRIVILEGED = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-all"]

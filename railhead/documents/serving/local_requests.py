@@ -2,7 +2,6 @@
 
 A browser sends requests of any page to 127.0.0.1. Two of its headers tell them apart: `Host` is the
 name in the address, which a page's own name server can lead to 127.0.0.1, and `Origin` is the page.
-The same text is in bootstrap/host/serve and in training/serving, which do not import each other.
 Standard library only, Python 3.10.
 """
 
