@@ -221,6 +221,19 @@ def set_zones(stack: str, zones: Sequence[str]) -> None:
         raise RailheadError(f"stack {stack}: zones cannot be set: {process.stderr.strip()}")
 
 
+def set_region(stack: str, region: str) -> None:
+    """Write another region into the stack's config, and remove the zones, which are in the last
+    one.
+
+    Raises:
+        RailheadError: Pulumi refuses.
+    """
+    for args in (("set", "region", region), ("rm", "zones")):
+        process = pulumi_cli.run("config", *args, "--stack", stack)
+        if process.returncode and args[0] == "set":
+            raise RailheadError(f"stack {stack}: region cannot be set: {process.stderr.strip()}")
+
+
 def state(stack: str) -> StackState:
     """What Pulumi's state has of a stack; it knows machines that no output has.
 

@@ -25,6 +25,7 @@ class StackConfig:
     cluster: str
     owner: str
     region: str | None = None
+    regions: tuple[str, ...] = ()
     project: str | None = None
     ssh_user: str | None = None
     key_file: str | None = None
@@ -49,6 +50,7 @@ def read(stack: str) -> StackConfig | None:
         cluster=values.get("name") or stack,
         owner=values.get("owner") or own_name(),
         region=values.get("region") or (facts.default_region if facts else None),
+        regions=tuple(filter(None, map(str.strip, values.get("regions", "").split(",")))),
         project=values.get("project"),
         ssh_user=values.get("ssh_user") or (facts.ssh_user if facts else None),
         key_file=_private(values.get("public_key_file")),

@@ -72,6 +72,8 @@ KEYS = (
     Key("idle_minutes", REMOTE, validators.idle, "minutes without use after which new machines "
         "power themselves off; 0: never. Unset: 30, but 0 for spot on AWS without a bucket"),
     Key("region", REMOTE, validators.region, "the cloud's region"),
+    Key("regions", REMOTE, validators.regions, "further regions, separated by commas: `fab up` "
+        "tries them in turn where no zone has capacity, each with its quotas, prices and bucket"),
     Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas; all "
         "hosts go into one. Unset: all zones with the machine type, by name"),
     Key("machine_type", REMOTE, validators.machine_type, "the machine type"),

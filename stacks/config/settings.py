@@ -42,6 +42,7 @@ class ClusterConfig:
     deadline_hours: float
     idle_minutes: int = 0
     region: str | None = None
+    regions: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     machine_type: str = ""
     gpu_type: str | None = None

@@ -148,6 +148,16 @@ def owner(key: str, text: str) -> str:
     raise ConfigError(f"{key}: {text!r} has no letter and no digit")
 
 
+def regions(key: str, text: str) -> tuple[str, ...]:
+    """Regions in order, each once."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for one in found:
+        region(key, one)
+    if len({*found}) != len(found):
+        raise ConfigError(f"{key}: {text!r} names a region twice")
+    return found
+
+
 def zones(key: str, text: str) -> tuple[str, ...]:
     """Zones in order, each once; on AWS also Local Zones (us-west-2-lax-1a) and Wavelength Zones
     (us-east-1-wl1-bos-wlz-1)."""

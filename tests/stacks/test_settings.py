@@ -198,6 +198,8 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "ssh_user", "ann;reboot", "is not a Linux user name"),
         ("aws", "price_per_hour", "free", "is not a number"),
         ("aws", "budget", "much", "is not a number"),
+        ("aws", "regions", "us-west-2,us-west-2", "names a region twice"),
+        ("gcp", "regions", "us-west1-b", "is not a region"),
         ("aws", "gpu_count", "1", "a key of gcp, and this stack's cloud is aws"),
         ("aws", "project", "my-project-1", "one cloud per stack"),
         ("aws", "colour", "red", "there is no such key. There are cloud, name"),
@@ -347,8 +349,8 @@ def test_a_message_about_no_key_gets_no_command() -> None:
 # For every key a value that is wrong by itself, or with the others.
 WRONG = {
     "cloud": "azure", "name": "MyStack", "count": "0", "owner": "---", "deadline_hours": "0",
-    "idle_minutes": "14", "region": "here", "zones": "here", "machine_type": "x1",
-    "gpu_type": "nvidia-x",
+    "idle_minutes": "14", "region": "here", "regions": "here", "zones": "here",
+    "machine_type": "x1", "gpu_type": "nvidia-x",
     "gpu_count": "3", "project": "X", "spot": "maybe", "placement": "maybe", "disk_gb": "1",
     "disk_mbps": "1", "image": "windows", "ssh_cidrs": "anywhere", "allow_wide_cidr": "maybe",
     "ssh_user": "root", "public_key_file": "/nowhere", "host_keys": "none", "network": "-",

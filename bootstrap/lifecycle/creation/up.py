@@ -76,26 +76,66 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
     result = pulumi_stack.up(stack, refresh=refresh)
     if result.code and is_conflict(result.text) and _clear_way(view, result, report):
         result = pulumi_stack.up(stack, refresh=False)
-    zones = pulumi_stack.state(stack).zones if result.code and _may_move(before, result) else ()
-    tried = 1
-    while result.code and _may_move(before, result) and tried < len(zones):
-        _remove(view, report)
-        first, zones = zones[0], (*zones[1:], zones[0])
-        pulumi_stack.set_zones(stack, zones)
-        report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set")
-        result = pulumi_stack.up(stack, refresh=False)
-        tried += 1
+    result, tried = _in_zones(view, before, result, report)
+    if result.code and _may_move(before, result):
+        result, tried = _in_regions(view, before, result, tried, report)
     if refusal := pulumi_cli.refusal(result.text):
         raise refusal
     now = view.refresh()
     if now.inventory:
         as_before.restore(were, now.inventory, report)
     if result.code:
-        raise _broken(now, result, zones if tried > 1 else (), report)
+        raise _broken(now, result, tried if len(tried) > 1 else (), report)
     for line in now.describe():
         report(line)
     if now.inventory and (error := as_before.deadline_error(now.inventory)):
         raise error
+
+
+def _in_zones(
+    view: StackView, before: StackMachines, result: pulumi_cli.Streamed, report: Reporter
+) -> tuple[pulumi_cli.Streamed, list[str]]:
+    """After a refusal for capacity, an `up` in each other zone of the region, until one has room;
+    the last result, and the zones that were tried."""
+    stack = before.stack
+    zones = pulumi_stack.state(stack).zones if result.code and _may_move(before, result) else ()
+    tried = [*zones[:1]]
+    while result.code and _may_move(before, result) and len(tried) < len(zones):
+        _remove(view, report)
+        first, zones = zones[0], (*zones[1:], zones[0])
+        pulumi_stack.set_zones(stack, zones)
+        report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set")
+        result = pulumi_stack.up(stack, refresh=False)
+        tried.append(zones[0])
+    return result, tried
+
+
+def _in_regions(
+    view: StackView,
+    before: StackMachines,
+    result: pulumi_cli.Streamed,
+    tried: list[str],
+    report: Reporter,
+) -> tuple[pulumi_cli.Streamed, list[str]]:
+    """After all zones, the same in each region of the config's `regions`. One whose quota, image or
+    network is refused by the stack's program is left out."""
+    config = stack_config.read(before.stack)
+    last = config.region if config else None
+    for region in (name for name in (config.regions if config else ()) if name != last):
+        _remove(view, report)
+        pulumi_stack.set_region(before.stack, region)
+        report(
+            f"no capacity in {last}: now in {region}, with its own quotas, prices and bucket; "
+            "`region` of the stack is set, `zones` is not"
+        )
+        result = pulumi_stack.up(before.stack, refresh=False)
+        result, zones = _in_zones(view, before, result, report)
+        tried, last = [*tried, *(zones or [region])], region
+        if result.code and REFUSED.search(result.text) and view.refresh().inventory is None:
+            report(f"{region} is left out: the message above says why")
+        elif not (result.code and _may_move(before, result)):
+            break
+    return result, tried
 
 
 def _refuse_loss(

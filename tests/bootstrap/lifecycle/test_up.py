@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from collections.abc import Callable, Iterator
@@ -85,6 +86,59 @@ def test_another_zone_that_has_room_is_written_into_the_config(
     run_up(lines.append)
     assert pulumi.called(*CHANGES) == [UP, DESTROY, MOVE, UP]
     assert "no capacity in us-east-1a: now in us-east-1b; `zones` of the stack is set" in lines
+
+
+WEST = ["config set region us-west-2 --stack dev", "config rm zones --stack dev"]
+SMALL = r"printf 'error: quotas: too small\n  next: pulumi config set quotas request\n'; exit 255"
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def regions(pulumi: PulumiCommand, *ups: str) -> list[str]:
+    """What `fab up` changes with two further regions, where each `up` ends so; without the calls of
+    zones."""
+    Path("Pulumi.yaml").write_text("name: railhead\nruntime: python\n")
+    config = {"cloud": "aws", "region": "us-east-1", "regions": "us-west-2, eu-west-1"}
+    lines = [f"  railhead:{name}: {value}\n" for name, value in config.items()]
+    Path("Pulumi.dev.yaml").write_text("".join(["config:\n", *lines]))
+    pulumi.answers(
+        stack_export=EMPTY, config_set="", config_rm="", up=list(ups), destroy="true",
+    )  # fmt: skip
+    with contextlib.suppress(RailheadError):
+        run_up()
+    return pulumi.called(*CHANGES, "config rm")
+
+
+def test_further_regions_are_tried_after_the_zones(
+    own_folder: None, pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert regions(pulumi, REFUSED, "true") == [UP, DESTROY, *WEST, UP]
+
+
+def test_a_region_whose_quota_is_too_small_is_left_out(
+    own_folder: None, pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    changes = regions(pulumi, REFUSED, SMALL, "true")
+    assert changes[:5] == [UP, DESTROY, *WEST, UP]
+    assert changes[5:] == [DESTROY, WEST[0].replace("us-west-2", "eu-west-1"), WEST[1], UP]
+
+
+def test_another_error_ends_the_walk_through_regions(
+    own_folder: None, pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert regions(pulumi, REFUSED, NO_RIGHT) == [UP, DESTROY, *WEST, UP]
+
+
+def test_without_further_regions_none_is_tried(
+    own_folder: None, pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pulumi.answers(stack_export=EMPTY, up=REFUSED, destroy="true")
+    with pytest.raises(RailheadError, match="broke off"):
+        run_up()
+    assert pulumi.called(*CHANGES) == [UP]
 
 
 def test_what_was_made_and_stays_keeps_another_zone_from_being_tried(
