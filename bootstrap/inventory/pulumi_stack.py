@@ -231,7 +231,10 @@ def set_region(stack: str, region: str) -> None:
     for args in (("set", "region", region), ("rm", "zones")):
         process = pulumi_cli.run("config", *args, "--stack", stack)
         if process.returncode and args[0] == "set":
-            raise RailheadError(f"stack {stack}: region cannot be set: {process.stderr.strip()}")
+            raise RailheadError(
+                f"stack {stack}: region cannot be set: {process.stderr.strip()}",
+                hint=f"pulumi config set region {region} --stack {shlex.quote(stack)}",
+            )
 
 
 def state(stack: str) -> StackState:
