@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from standins.gcp.cloud import Cloud
-from standins.gcp.discovery import QUOTAS, Request, Wrong, check
+from standins.gcp.discovery import Request, Wrong, check
 
 INSTANCE = "gcp:compute/instance:Instance"
 GOOD: dict[str, Any] = {
@@ -81,10 +81,6 @@ def test_what_google_does_not_know_is_refused(path: str, value: Any, says: str) 
     assert says in str(refused.value)
 
 
-GLOBAL = {"parent": "projects/p/locations/global"}
-GRANTED = {"service": "s", "quotaId": "q", "contactEmail": "e", "quotaConfig": {"grantedValue": 1}}
-
-
 @pytest.mark.parametrize(
     ("method", "params", "body", "says"),
     [
@@ -95,10 +91,6 @@ GRANTED = {"service": "s", "quotaId": "q", "contactEmail": "e", "quotaConfig": {
         ("compute.networks.insert", {"project": "p-1"}, {"name": "n", "id": "1"}, "only be read"),
         ("compute.networks.insert", {"project": "p-1"}, {"name": "n", "x": 1}, "no property x"),
         ("storage.buckets.insert", {"project": "p-1"}, {"name": "b", "rpo": 1}, "type string"),
-        (QUOTAS, {"parent": "projects/p"}, {}, "is not a parent"),
-        (QUOTAS, GLOBAL, {"quota": 1}, "no field named"),
-        (QUOTAS, GLOBAL, {}, "service is missing"),
-        (QUOTAS, GLOBAL, GRANTED, "can only be read"),
     ],
 )
 def test_a_request_is_held_to_its_description(

@@ -33,8 +33,6 @@ PATHS = {
     "{project}.iam.gserviceaccount.com",
     BUCKET: "{name}",
     MEMBER: "b/{bucket}/{role}/{member}",
-    "gcp:cloudquota/sQuotaPreference:SQuotaPreference": "{parent}/locations/global/"
-    "quotaPreferences/{name}",
 }
 
 

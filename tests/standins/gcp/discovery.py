@@ -1,7 +1,6 @@
 """Holds requests to Google's own descriptions of its APIs.
 
-compute, storage and iam: the discovery documents that google-api-python-client ships. Cloud
-Quotas is not among them: its messages are in google-cloud-quotas.
+compute, storage and iam: the discovery documents that google-api-python-client ships.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any
 import googleapiclient  # type: ignore[import-untyped]
 
 DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
-QUOTAS = "cloudquotas.projects.locations.quotaPreferences.create"
 RANGES = {
     "int32": (-(2**31), 2**31 - 1),
     "uint32": (0, 2**32 - 1),
@@ -49,9 +47,6 @@ class Request:
 
 def check(request: Request) -> None:
     """Raise Wrong for the first thing in the request that the API's description forbids."""
-    if request.method == QUOTAS:
-        _check_quotas(request)
-        return
     api = document(request.method.split(".")[0])
     method = api.methods.get(request.method)
     if method is None:
@@ -151,22 +146,3 @@ def _check_range(value: int, kind: str, where: str) -> None:
     low, high = RANGES[kind]
     if not low <= value <= high:
         raise Wrong(f"{where}: {value} is not in the range of {kind}")
-
-
-def _check_quotas(request: Request) -> None:
-    """By the message of Cloud Quotas, and its two rules that no message can say."""
-    if not re.fullmatch(r"projects/[^/]+/locations/global", request.params["parent"]):
-        raise Wrong(f"{request.method}: {request.params['parent']!r} is not a parent")
-    from google.cloud import cloudquotas_v1  # it takes a second to load
-    from google.protobuf import json_format
-
-    message = cloudquotas_v1.QuotaPreference.pb()()
-    try:
-        json_format.ParseDict(dict(request.body), message)
-    except json_format.ParseError as error:
-        raise Wrong(f"{request.method}: {error}") from None
-    for name in ("service", "quota_id", "contact_email"):
-        if not getattr(message, name):
-            raise Wrong(f"{request.method}: {name} is missing")
-    if message.quota_config.granted_value.value:
-        raise Wrong(f"{request.method}: quota_config.granted_value can only be read")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .discovery import QUOTAS, Request, Wrong
+from .discovery import Request, Wrong
 
 Inputs = Mapping[str, Any]
 
@@ -223,23 +223,6 @@ def _member(inputs: Taken) -> Request:
     return Request("storage.buckets.setIamPolicy", where, inputs.done(body))
 
 
-def _preference(inputs: Taken) -> Request:
-    wanted = inputs.inner("quotaConfig")
-    body = {
-        **inputs.only(
-            service="service",
-            quotaId="quotaId",
-            dimensions="dimensions",
-            contactEmail="contactEmail",
-            justification="justification",
-        ),
-        "quotaConfig": wanted.done(wanted.only(preferredValue="preferredValue")),
-    }
-    inputs.take("name")  # of the address, not of the body
-    where = {"parent": f"{inputs.take('parent')}/locations/global"}
-    return Request(QUOTAS, where, inputs.done(body))
-
-
 REQUESTS: Mapping[str, Callable[[Taken], Request]] = {
     "gcp:compute/network:Network": _network,
     "gcp:compute/subnetwork:Subnetwork": _subnet,
@@ -248,7 +231,6 @@ REQUESTS: Mapping[str, Callable[[Taken], Request]] = {
     "gcp:serviceaccount/account:Account": _account,
     "gcp:storage/bucket:Bucket": _bucket,
     "gcp:storage/bucketIAMMember:BucketIAMMember": _member,
-    "gcp:cloudquota/sQuotaPreference:SQuotaPreference": _preference,
 }
 
 
