@@ -203,7 +203,7 @@ def test_a_stock_out_in_the_middle_leaves_a_state_that_goes_on(stack: Stack, clo
 
 def check_what_bootstrap_reads(stack: Stack, cloud: Cloud) -> None:
     document = stack.output()["cluster"]
-    assert document["bucket"] is None and document["price"]["per_hour"] == 0.73
+    assert document["bucket"] is None and document["price"]["per_hour"] == 0.7487
     inventory = from_document(document)
     (host,) = inventory.hosts
     assert host.id in cloud.things
