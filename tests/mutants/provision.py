@@ -132,7 +132,7 @@ MUTANTS = [
     Mutant(
         what="a host without the manifest of its shards cannot read its share of the data",
         file="bootstrap/data/folders.py",
-        old="shared = tuple(file for file in self.files if file.path == MANIFEST)",
+        old="shared = tuple(file for file in self.files if is_manifest(file.path))",
         new="shared: tuple[DataFile, ...] = ()",
         caught_by=("tests/bootstrap/data/test_data_folders.py",),
     ),
