@@ -147,6 +147,31 @@ MUTANTS = [
         caught_by=("tests/training/data/test_stream.py",),
     ),
     Mutant(
+        what="an epoch that continues trains again what its first window had before",
+        file="training/data/shards/lanes.py",
+        old="yield order[self.inside if number == self.first else 0 :]",
+        new="yield order",
+        caught_by=("tests/training/data/test_lanes.py",),
+    ),
+    Mutant(
+        what="a checkpoint of the first order continues in the second one",
+        file="training/input_pipeline.py",
+        old="        order=position.order,\n",
+        new="",
+        caught_by=(
+            "tests/training/data/cases_shards.py::a_checkpoint_of_the_first_order_continues_in_it",
+        ),
+    ),
+    Mutant(
+        what="two writers of a manifest have one file of columns",
+        file="training/data/shards/columns.py",
+        old='"file": f"manifest-{digest[:16]}.columns"',
+        new='"file": "manifest-0000000000000000.columns"',
+        caught_by=(
+            "tests/training/data/test_manifest.py::test_of_two_writers_one_manifest_is_whole",
+        ),
+    ),
+    Mutant(
         what="a client of a batch gets the rows of another",
         file="training/serving/batching.py",
         old="{name: array[end - rows_of(call) : end] for name, array in outputs.items()}",

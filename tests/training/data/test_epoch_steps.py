@@ -16,7 +16,8 @@ pytest.importorskip("numpy", reason="scripts/setup --dev installs it")
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """training.input_pipeline; other tests do not see it."""
-    monkeypatch.setitem(sys.modules, "tensorflow", mock.MagicMock())
+    for name in ("tensorflow", "tensorflow.python.data.ops"):
+        monkeypatch.setitem(sys.modules, name, mock.MagicMock())
     before = set(sys.modules)
     yield importlib.import_module("training.input_pipeline")
     for name in set(sys.modules) - before:
