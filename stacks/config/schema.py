@@ -112,8 +112,9 @@ KEYS = (
         "too small. request: where it is too small, `pulumi up` requests more and makes no "
         "machines", default="check"),
     Key("contact_email", GCP, validators.email, "where Google answers a quota request"),
-    Key("price_per_hour", REMOTE, validators.price, "the price of the whole cluster per hour in "
-        "US dollars, if the built-in price list has none or a different one"),
+    Key("price_per_hour", REMOTE, validators.price, "US dollars per hour for the whole cluster, "
+        "in place of the cloud's prices (rights: `pricing:GetProducts`, "
+        "`ec2:DescribeSpotPriceHistory`) or the built-in ones"),
     Key("budget", REMOTE, validators.price, "US dollars for the machines of the stack, over all "
         "its starts: deadlines end before they are spent. Refused where a price is not known"),
     Key("oslogin", GCP, switch, "use OS Login instead of SSH keys in the metadata",

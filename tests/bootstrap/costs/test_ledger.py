@@ -212,3 +212,10 @@ def test_the_owner_is_that_of_the_stacks_config(
     Path("Pulumi.dev.yaml").write_text("config:\n  railhead:cloud: aws\n  railhead:owner: bob\n")
     noted = ledger.note(OURS, {"m1": state("running", 0)}, T0 + H)
     assert noted and noted.owner == "bob"
+
+
+def test_the_stop_of_an_earlier_start_does_not_end_the_last_one() -> None:
+    """The cloud still reports the stop before it."""
+    looks = [(1, state("running", 0)), (6, state("running", 5, 2)), (8, state("stopped", 5, 2))]
+    machine = after(*looks)
+    assert times(machine) == [(0, 2), (5, 8)] and machine.starts[1].unsure
