@@ -32,6 +32,8 @@ PATCHES = Path(railhead.keras_patches.__file__).parent
 MONEY = Path(railhead.money.__file__).parent
 # Before the code in a .pyc: its Python, and that nothing is compared with the source.
 HEADER = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
+# A format of marshal: later ones depend on what else in the process refers to a constant.
+PLAIN = 2
 KEPT = 4  # archives on this computer, of other versions and Pythons
 
 
@@ -82,7 +84,7 @@ def packed_from(modules: dict[str, bytes]) -> bytes:
     with zipfile.ZipFile(packed, "w") as target:
         for name, text in sorted(modules.items()):
             code = compile(text, f"{NAME}/{name}", "exec", dont_inherit=True)
-            for path, content in ((name, text), (f"{name}c", HEADER + dumps(code))):
+            for path, content in ((name, text), (f"{name}c", HEADER + dumps(code, PLAIN))):
                 entry = zipfile.ZipInfo(path)  # its time is fixed
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 target.writestr(entry, content)
