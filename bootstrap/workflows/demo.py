@@ -23,6 +23,7 @@ from .train import TrainOptions, train
 
 HOSTS = 2
 STRATEGY = "multiworker"  # nothing is compiled for it
+SETTINGS = {"epochs": "12"}  # seconds less than the 20 of the settings, at nearly their accuracy
 
 
 def demo(results: Path, strategy: str | None) -> None:
@@ -31,7 +32,8 @@ def demo(results: Path, strategy: str | None) -> None:
     Raises:
         UsageError: the strategy does not run on two hosts, or this computer has no compiler for it.
     """
-    request = read_request(ProgramOptions(preset="digits", strategy=strategy or STRATEGY))
+    program = ProgramOptions(preset="digits", settings=SETTINGS, strategy=strategy or STRATEGY)
+    request = read_request(program)
     launcher = request.options.resolved_strategy(HOSTS).launcher
     if strategy == STRATEGIES["horovod"].name:
         _announce_compilation()
