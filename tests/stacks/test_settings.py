@@ -451,4 +451,4 @@ def test_eight_gpus_behind_switches_need_an_image_with_their_software(keys: Path
 def test_a_machine_type_with_an_unknown_gpu_does_not_load() -> None:
     """Whether it needs Fabric Manager is not known."""
     with pytest.raises(ValueError, match="p9.48xlarge: nvidia-new has no row in NVSWITCH"):
-        MachineType("p9.48xlarge", 192, "nvidia-new", 8, 99.0)
+        MachineType("p9.48xlarge", 192, "nvidia-new", 8)
