@@ -30,8 +30,12 @@ SMI = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nouni
 # and a connection of somebody who is logged in; sshd's other processes have a word in brackets.
 USES = {
     "Railhead": re.compile(r"(?<!/home/)railhead"),
-    "packages": re.compile(r"^(\S*/)?(apt|apt-get|dpkg|cloud-init)\b|unattended-upgrade(\s|$)"),
-    "a login": re.compile(r"^sshd(-session)?: [^\[]+$|^(\S*/)?ssm-session-worker\b|^login -- "),
+    "packages": re.compile(
+        r"^(\S*/)?(apt|apt-get|dpkg)\b|(^|\s)(\S*/)?cloud-init(\s|$)|unattended-upgrade(\s|$)"
+    ),
+    "a login": re.compile(
+        r"^sshd(-session)?: [^\[]+$|^(\S*/)?ssm-session-worker\b|^(\S*/)?login\s"
+    ),
 }
 MARK = b"RAILHEAD_RUN="  # in the environment of all processes of a run
 

@@ -87,12 +87,15 @@ USED = {
     "sshd-session: ann@notty": "a login",
     "sshd: railhead": "a login",
     "login -- ann": "a login",
+    "/bin/login -p --": "a login",
     "/usr/bin/ssm-session-worker ann-0a": "a login",
     "/home/ann/.railhead/envs/7a/bin/python -I -S /x/railhead.pyz run.supervisor": "Railhead",
     f"{HOME}/.railhead/serving/notebook-1/bin/jupyter-lab": "Railhead",
     "sh -c echo /usr/local/share/railhead; sleep 1": "Railhead",
     "apt-get install -y nvidia-driver": "packages",
     "/usr/bin/dpkg --configure -a": "packages",
+    "/usr/bin/python3 /usr/bin/cloud-init modules --mode=final": "packages",
+    "/usr/bin/cloud-init": "packages",
     "/usr/bin/python3 /usr/bin/unattended-upgrade": "packages",
 }
 UNUSED = (
@@ -104,6 +107,8 @@ UNUSED = (
     "/sbin/agetty -o -p -- \\u --keep-baud 115200 ttyS0",
     "/usr/bin/python3 /usr/share/unattended-upgrades/unattended-upgrade-shutdown --wait-for-signal",
     "/lib/systemd/systemd --user",
+    "/lib/systemd/systemd-logind",
+    "/bin/sh /usr/lib/cloud-init/own-daemon",
     f"{HOME}/own-daemon",
 )
 
