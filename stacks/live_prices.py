@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -16,6 +17,7 @@ from .clouds import CLOUDS
 from .config.settings import ClusterConfig
 
 SECONDS = 60  # Google's catalogue has 30,000 entries
+ACCOUNT = re.compile(r"arn:\S+|\d{12}")  # in refusals; Pulumi keeps its log
 
 
 def live_rates(config: ClusterConfig) -> Rates | None:
@@ -36,5 +38,6 @@ def live_rates(config: ClusterConfig) -> Rates | None:
         why = f"there was no answer within {SECONDS} s"
     except (OSError, ValueError, Malformed) as error:
         why = str(error)
-    pulumi.log.info(f"prices are those of the table: {why.splitlines()[0] if why else 'no answer'}")
+    why = ACCOUNT.sub("(left out)", why.splitlines()[0] if why else "no answer")
+    pulumi.log.info(f"prices are those of the table: {why}")
     return None

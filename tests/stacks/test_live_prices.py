@@ -70,6 +70,13 @@ def test_without_one_the_table_counts_and_why_is_shown(
     assert len(lines) == 1 and why in lines[0]
 
 
+def test_no_log_has_the_account(monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
+    refusal = "AccessDeniedException: User: arn:aws:iam::123456789012:user/ann is not authorized"
+    answers(monkeypatch, 1, "", f"AWS refuses get_products: {refusal}; account 123456789012")
+    assert live_rates(AWS) is None and "AccessDeniedException" in lines[0]
+    assert not [secret for secret in ("123456789012", "ann", "arn:") if secret in lines[0]]
+
+
 @pytest.mark.parametrize("config", [LOCAL, replace(AWS, price_per_hour=2.0)])
 def test_nothing_is_read_where_no_price_is_needed(
     monkeypatch: pytest.MonkeyPatch, config: ClusterConfig
