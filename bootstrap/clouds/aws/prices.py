@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.codec import decode
@@ -57,9 +57,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Product:
-    """What is sold."""
+    """What is sold; IOPS and throughput of a disk are of other families than its storage."""
 
     attributes: Mapping[str, str]
+    productFamily: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,17 @@ class SpotPrice:
     Timestamp: Any  # a datetime
 
 
+@dataclass(frozen=True)
+class History:
+    """A page of DescribeSpotPriceHistory."""
+
+    SpotPriceHistory: tuple[SpotPrice, ...] = ()
+    NextToken: str = ""
+
+
+Page = TypeVar("Page", Products, History)
+
+
 def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:
     """The prices of machine types and of the stacks' disks in a region.
 
@@ -102,10 +114,11 @@ def rows(region: str, types: Collection[str], now: datetime | None = None) -> li
     """
     now = now or datetime.now(timezone.utc)
     listed, local = connect(LISTED_IN), connect(region)
-    disk = {"volumeApiName": COMMON_FACTS["aws"].disk_type, "regionCode": region}
+    name = COMMON_FACTS["aws"].disk_type
+    disk = {"productFamily": "Storage", "volumeApiName": name, "regionCode": region}
     return [
         *_machines(listed, region, types, now),
-        *(_row("disk", disk["volumeApiName"], region, "", e, now) for e in _entries(listed, disk)),
+        *(_row("disk", name, region, "", entry, now) for entry in _entries(listed, disk)),
         *spot_rows(local, region, types, now),
     ]
 
@@ -137,25 +150,27 @@ def _entries(client: AwsClient, attributes: Mapping[str, str], types: str = "") 
     filters = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in attributes.items()]
     if types:
         filters.append({"Type": "ANY_OF", "Field": "instanceType", "Value": types})
+    requested = {"ServiceCode": "AmazonEC2", "Filters": filters, "FormatVersion": "aws_v1"}
+    for page in _pages(Products, client, "pricing", "get_products", requested):
+        for entry in map(_entry, page.PriceList):
+            product = entry.product
+            found = {**product.attributes, "productFamily": product.productFamily}
+            if attributes.items() <= found.items():
+                yield entry
+
+
+def _pages(
+    kind: type[Page], client: AwsClient, service: str, operation: str, requested: dict[str, Any]
+) -> Iterator[Page]:
+    """All pages of a list; RailheadError where there are too many."""
     more: dict[str, str] = {}
     for _ in range(MOST_PAGES):
-        page = ask(
-            Products,
-            client,
-            "pricing",
-            "get_products",
-            ServiceCode="AmazonEC2",
-            Filters=filters,
-            FormatVersion="aws_v1",
-            **more,
-        )
-        for entry in map(_entry, page.PriceList):
-            if attributes.items() <= entry.product.attributes.items():
-                yield entry
+        page = ask(kind, client, service, operation, **requested, **more)
+        yield page
         if not page.NextToken:
             return
         more = {"NextToken": page.NextToken}
-    raise too_many("AWS get_products")
+    raise too_many(f"AWS {operation}")
 
 
 def _entry(text: str) -> Entry:
@@ -206,17 +221,14 @@ def spot_rows(
     client: AwsClient, region: str, types: Collection[str], now: datetime
 ) -> Iterator[Row]:
     """The spot prices of now: from the lowest to the highest of all zones."""
-    history = client(
-        "ec2",
-        "describe_spot_price_history",
-        InstanceTypes=sorted(types),
-        ProductDescriptions=["Linux/UNIX"],
-        StartTime=now,
-    )
-    what = "the history of spot prices"
+    requested = {
+        "InstanceTypes": sorted(types),
+        "ProductDescriptions": ["Linux/UNIX"],
+        "StartTime": now,
+    }
     prices: dict[str, list[str]] = {}
-    for values in history.get("SpotPriceHistory", ()):
-        one = decode(SpotPrice, values, what=what, error=RailheadError)
+    pages = _pages(History, client, "ec2", "describe_spot_price_history", requested)
+    for one in (one for page in pages for one in page.SpotPriceHistory):
         if now - one.Timestamp < HISTORY and one.InstanceType in types:
             prices.setdefault(one.InstanceType, []).append(number(one.SpotPrice, one.InstanceType))
     for name, each in prices.items():

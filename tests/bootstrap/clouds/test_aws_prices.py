@@ -29,7 +29,9 @@ ATTRIBUTES = {**prices.COMPUTE, "regionCode": REGION}
 DISK = {"volumeApiName": "gp3", "regionCode": REGION}
 
 
-def entry(attributes: Mapping[str, str], *tiers: Mapping[str, Any]) -> str:
+def entry(
+    attributes: Mapping[str, str], *tiers: Mapping[str, Any], family: str = "Compute Instance"
+) -> str:
     """A text of PriceList; a tier has `usd`, and what differs from a price per hour."""
     dimensions = {
         f"X.{number}": {
@@ -41,13 +43,20 @@ def entry(attributes: Mapping[str, str], *tiers: Mapping[str, Any]) -> str:
         }
         for number, tier in enumerate(tiers)
     }
-    product = {"productFamily": "Compute Instance", "attributes": attributes, "sku": "X"}
+    product = {"productFamily": family, "attributes": attributes, "sku": "X"}
     terms = {"OnDemand": {"X.J": {"sku": "X", "priceDimensions": dimensions}}}
     return json.dumps({"product": product, "serviceCode": "AmazonEC2", "terms": terms})
 
 
 def g4dn(usd: str, **others: str) -> str:
     return entry({**ATTRIBUTES, "instanceType": "g4dn.xlarge", **others}, {"usd": usd})
+
+
+DISKS = (  # what AWS lists of gp3: its IOPS and its throughput have prices of their own
+    entry(DISK, {"usd": "0.0055000000", "unit": "IOPS-Mo"}, family="System Operation"),
+    entry(DISK, {"usd": "0.0880000000", "unit": "GB-Mo"}, family="Storage"),
+    entry(DISK, {"usd": "45.0560000000", "unit": "GiBps-mo"}, family="Provisioned Throughput"),
+)
 
 
 class Clients:
@@ -60,6 +69,7 @@ class Clients:
         self.stubs = {name: Stubber(client) for name, client in self.clients.items()}
         monkeypatch.setattr(prices, "connect", lambda region: self.call)
         self.spot: list[dict[str, Any]] = []
+        self.more_spot: list[list[dict[str, Any]]] = []  # further pages
 
     def call(self, service: str, operation: str, **parameters: Any) -> Any:
         return aws._call(self.clients.__getitem__, service, operation, parameters)
@@ -73,10 +83,14 @@ class Clients:
 
     def rates(self) -> Rates:
         """The prices; after those of machines, AWS answers about disks and spot prices."""
-        disk = entry(DISK, {"usd": "0.0880000000", "unit": "GB-Mo"})
-        self.machines(disk)
-        answer = {"SpotPriceHistory": self.spot}
-        self.stubs["ec2"].add_response("describe_spot_price_history", answer)
+        self.machines(*DISKS)
+        values = {"InstanceTypes": sorted(TYPES), "ProductDescriptions": ["Linux/UNIX"]}
+        requested: dict[str, Any] = {**values, "StartTime": NOW}
+        for number, page in enumerate([self.spot, *self.more_spot]):
+            more = {"NextToken": f"page {number + 1}" if number < len(self.more_spot) else ""}
+            answer = {"SpotPriceHistory": page, **more}  # EC2's last page has an empty one
+            self.stubs["ec2"].add_response("describe_spot_price_history", answer, requested)
+            requested = {**requested, **more}
         for stub in self.stubs.values():
             stub.activate()
         return Rates(tuple(prices.rows(REGION, TYPES, NOW)))
@@ -120,7 +134,7 @@ def test_one_call_requests_all_types_of_the_one_offer(clients: Clients) -> None:
     values = {one["Field"]: (one["Type"], one["Value"]) for one in machines["Filters"]}
     assert values["instanceType"] == ("ANY_OF", "g4dn.xlarge,g5.xlarge")
     assert values["marketoption"] == ("TERM_MATCH", "OnDemand")
-    assert values["regionCode"][1] == REGION and len(disks["Filters"]) == 2
+    assert values["regionCode"][1] == REGION and len(disks["Filters"]) == 3
 
 
 def test_a_capacity_block_and_another_system_are_not_the_price(clients: Clients) -> None:
@@ -190,6 +204,13 @@ def test_an_entry_that_is_none_is_refused(clients: Clients, text: str) -> None:
 def test_spot_prices_are_from_the_lowest_to_the_highest_zone(clients: Clients) -> None:
     clients.machines()
     clients.spot = [spot("a", "0.321000"), spot("b", "0.3152"), spot("c", "0.332")]
+    assert str(clients.rate(spot=True).amount.text(digits=4)) == "0.3152 to 0.3320 USD"
+
+
+def test_all_pages_of_spot_prices_count(clients: Clients) -> None:
+    clients.machines()
+    clients.spot = [spot("a", "0.321000")]
+    clients.more_spot = [[], [spot("b", "0.3152"), spot("c", "0.332")]]
     assert str(clients.rate(spot=True).amount.text(digits=4)) == "0.3152 to 0.3320 USD"
 
 
