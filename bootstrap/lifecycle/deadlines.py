@@ -7,6 +7,7 @@ for a run whose `--max-hours` goes beyond them.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -271,8 +272,9 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     """
     if not cluster.inventory.kind.in_cloud:
         return
-    around = 0.0 if policy.spent_at else BEFORE_RUN + AFTER_RUN  # a budget has them in it
-    hours = min(MOST_HOURS, policy.max_hours + around) if policy.max_hours else 0.0
+    hours = policy.max_hours + BEFORE_RUN + AFTER_RUN if policy.max_hours else 0.0
+    left = (policy.spent_at - time.time()) / 3600 if policy.spent_at else MOST_HOURS
+    hours = min(MOST_HOURS, left, hours)
     needed, before = _from_now(hours), cloud_of(cluster.inventory).deadlines()
     urgent = most_urgent(before.values())
     if urgent and urgent.at and urgent.at < needed and not urgent.fixed:

@@ -52,6 +52,7 @@ def stop_policy_of(ending: EndingOptions) -> StopPolicy:
 
 def within_budget(inventory: Inventory, policy: StopPolicy, now: float) -> StopPolicy:
     """The policy with the time at which its budget, or the rest of that of the stack, is spent.
+    Without --max-hours it asks no deadline to be later: `from_now` gives the run its hours.
 
     Raises:
         UsageError: a price is not known, or the budget is too small for a run.
@@ -62,7 +63,8 @@ def within_budget(inventory: Inventory, policy: StopPolicy, now: float) -> StopP
     if hours is None:
         return policy
     budget.refuse_small(policy.budget or inventory.budget or 0, hours, policy.keep_hours, inventory)
-    return replace(policy, spent_at=now + hours * 3600).from_now(now)
+    limited = replace(policy, spent_at=now + hours * 3600)
+    return limited if policy.max_hours is None else limited.from_now(now)
 
 
 def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:
@@ -93,7 +95,8 @@ def _refuse_stop_options(inventory: Inventory, policy: StopPolicy) -> None:
 
 
 def _refuse_endless_wait(policy: StopPolicy) -> None:
-    if policy.on_stall == "wait" and policy.max_hours is None:
+    ends = policy.max_hours is not None or policy.spent_at is not None
+    if policy.on_stall == "wait" and not ends:
         raise UsageError(
             "--on-stall wait without a deadline: these machines have none, so a run that stalls"
             " would never end",

@@ -157,8 +157,8 @@ class RunOptions:
 @dataclass(frozen=True)
 class StopPolicy:
     """How a run ends, and what to do with the machines after it, validated. `max_hours` None: no
-    limit. `on_stall`, `stall_after`: as in the run document. `spent_at`: when the `budget` is
-    spent, seconds since 1970."""
+    limit by the user. `on_stall`, `stall_after`: as in the run document. `spent_at`: when the
+    `budget` is spent, seconds since 1970."""
 
     keep_minutes: int = 20
     stop: bool = True

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
+from bootstrap.clouds.base import Deadline
 from bootstrap.costs.budget import hours_left, within
 from bootstrap.costs.ledger import BilledMachine, Ledger, Start
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
-from bootstrap.lifecycle.stop_policy import within_budget
+from bootstrap.lifecycle.stop_policy import check_before_run, check_deadline, within_budget
 from bootstrap.runs.launch import StopPolicy
 from railhead.documents.cluster import ClusterPrice
 from railhead.documents.codec import encode
@@ -35,9 +37,9 @@ def test_the_hours_of_a_budget_are_those_of_all_hosts_with_the_time_of_keeping()
     """12 / (2 x 0.541959) = 11.07 h, and 20 minutes less for the run."""
     policy = within_budget(ours(), StopPolicy(budget=12), NOW)
     assert policy.spent_at == pytest.approx(NOW + 11.0710 * 3600, abs=2)
-    assert policy.max_hours == pytest.approx(11.0710 - 1 / 3, abs=0.001)
+    assert policy.from_now(NOW).max_hours == pytest.approx(11.0710 - 1 / 3, abs=0.001)
     kept = within_budget(ours(), StopPolicy(0, budget=12), NOW)
-    assert kept.max_hours == pytest.approx(11.0710, abs=0.001)
+    assert kept.from_now(NOW).max_hours == pytest.approx(11.0710, abs=0.001)
 
 
 def test_preparing_the_hosts_is_a_part_of_the_budget() -> None:
@@ -49,19 +51,36 @@ def test_preparing_the_hosts_is_a_part_of_the_budget() -> None:
 def test_the_earlier_of_budget_and_max_hours_counts() -> None:
     assert within_budget(ours(), StopPolicy(max_hours=2, budget=12), NOW).max_hours == 2
     assert (within_budget(ours(), StopPolicy(max_hours=150, budget=12), NOW).max_hours or 99) < 11
-    assert within_budget(ours(), StopPolicy(budget=900), NOW).max_hours == 168
+    assert within_budget(ours(), StopPolicy(budget=900), NOW).from_now(NOW).max_hours == 168
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize("policy", [StopPolicy(), StopPolicy(budget=200)])
+def test_a_budget_asks_no_deadline_to_be_later(policy: StopPolicy, fixed: bool) -> None:
+    """The run has 168 hours of its budget, and the cloud stops its machines after 8."""
+    found = within_budget(limited(300), policy, NOW)
+    assert found.max_hours is None and found.from_now(NOW).max_hours == 168
+    now = datetime.fromtimestamp(NOW, timezone.utc)
+    deadline = Deadline("its own", now + timedelta(hours=8), "armed", "GCE", fixed=fixed)
+    assert check_deadline(deadline, found, now).endswith("8.0 h left")
+
+
+def test_a_run_that_waits_is_ended_by_its_budget() -> None:
+    named = replace(ours(), stack=None, cloud="hosts")
+    found = within_budget(named, StopPolicy(budget=12, on_stall="wait"), NOW)
+    assert check_before_run(named, found) == ""
 
 
 def test_a_range_counts_at_its_higher_price() -> None:
     """12 / (2 x (0.216 + 0.015959))."""
     policy = within_budget(ours(spot=True), StopPolicy(0, budget=12), NOW)
-    assert policy.max_hours == pytest.approx(25.866, abs=0.01)
+    assert policy.from_now(NOW).max_hours == pytest.approx(25.866, abs=0.01)
 
 
 def test_a_price_of_the_stacks_config_is_a_price() -> None:
     price = ClusterPrice(4.0, "USD", "the stack's config, price_per_hour", "")
     inventory = replace(ours(), price=price)
-    assert within_budget(inventory, StopPolicy(0, budget=12), NOW).max_hours == 3
+    assert within_budget(inventory, StopPolicy(0, budget=12), NOW).from_now(NOW).max_hours == 3
 
 
 def test_without_a_budget_nothing_changes() -> None:
@@ -141,11 +160,10 @@ def test_a_start_gets_the_hours_that_are_left_and_not_more() -> None:
 def test_a_run_ends_with_the_budget_of_its_stack() -> None:
     ran(4)
     policy = within_budget(limited(), StopPolicy(0), NOW)
-    assert policy.max_hours == pytest.approx(7.0710, abs=0.001)
+    assert policy.from_now(NOW).max_hours == pytest.approx(7.0710, abs=0.001)
     assert policy.spent_at == pytest.approx(NOW + 7.0710 * H, abs=5)
-    assert within_budget(limited(), StopPolicy(0, budget=1), NOW).max_hours == pytest.approx(
-        0.9226, abs=0.001
-    )
+    own = within_budget(limited(), StopPolicy(0, budget=1), NOW).from_now(NOW)
+    assert own.max_hours == pytest.approx(0.9226, abs=0.001)
 
 
 def test_a_budget_that_is_spent_lets_nothing_start() -> None:

@@ -453,7 +453,7 @@ def test_the_budget_of_a_run_is_the_deadline_of_cloud_and_machines(timers: Timer
 
 def test_a_budget_that_lasts_longer_than_the_deadlines_moves_none(timers: Timers) -> None:
     cloud = Cloud(8)
-    assert cover(timers, cloud, 7, spent_in=9) == [] and not cloud.moved and not timers.moved
+    assert cover(timers, cloud, None, spent_in=9) == [] and not cloud.moved and not timers.moved
 
 
 def test_a_budget_moves_the_timers_where_the_clouds_deadline_is_fixed(timers: Timers) -> None:
@@ -463,10 +463,23 @@ def test_a_budget_moves_the_timers_where_the_clouds_deadline_is_fixed(timers: Ti
     assert all(about(at, 3) for at in timers.moved.values())
 
 
-def test_a_budget_that_needs_later_deadlines_moves_them_to_its_end(timers: Timers) -> None:
+def test_max_hours_move_deadlines_to_the_end_of_the_budget(timers: Timers) -> None:
     cloud = Cloud(8)
     cover(timers, cloud, 11.6, spent_in=12)
-    assert cloud.moved == [11.6] and all(about(at, 11.6) for at in timers.moved.values())
+    assert cloud.moved == [pytest.approx(12, abs=0.01)]
+    assert {*timers.moved} == {ONE, TWO} and all(about(at, 12) for at in timers.moved.values())
+
+
+def test_max_hours_have_their_time_for_preparing_inside_a_budget(timers: Timers) -> None:
+    cloud = Cloud(2.2)
+    cover(timers, cloud, 2, spent_in=100)
+    assert cloud.moved == [3.5]
+
+
+def test_a_budget_alone_moves_no_deadline_further_away(timers: Timers) -> None:
+    cloud = Cloud(8)
+    assert cover(timers, cloud, None, spent_in=300) == []
+    assert not cloud.moved and not timers.moved
 
 
 def test_a_run_moves_both_deadlines_where_max_hours_goes_beyond_them(timers: Timers) -> None:
