@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from railhead.documents.carbon.energy import HostEnergy
+from railhead.documents.carbon.energy import MOST_MEASURED, HostEnergy
 from railhead.documents.codec import decode
 from railhead.documents.runs.evaluation import Reported
 from railhead.documents.runs.run import RunDocument, Script
@@ -372,7 +372,9 @@ class RunOutput:
             record.update(rank=rank, host=self.host_of(rank), time=self.line_time)
             if kind == "energy":
                 measured = decode(HostEnergy, record)
-                self.energy[measured.host, measured.since] = measured
+                name = measured.host, measured.since
+                if name in self.energy or len(self.energy) < MOST_MEASURED:
+                    self.energy[name] = measured
                 return True
             line = json.dumps(record).encode()
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):

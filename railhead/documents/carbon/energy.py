@@ -16,7 +16,9 @@ from railhead.documents.lazy import dataclass
 METHOD = "railhead 1"  # another number whenever a coefficient or the formula changes
 DIFFER = 0.2  # of the counter; then the integral of power counts
 JOULES = 3.6e6  # in a kWh
-MOST = 10**15  # joules, seconds and grams that can be true
+MOST = 10**15  # kWh and seconds of a run, far above what MOST_MEASURED hosts add up to
+MOST_SECONDS, MOST_GIB, MOST_JOULES = 10**8, 10**5, 10**12  # of one measurement, if it is true
+MOST_MEASURED = 1000  # measurements of a run; hosts begin one in each attempt
 LEFT_OUT = "left out: the making of the machines, disks, network, the time before and after ranks"
 
 
@@ -36,14 +38,14 @@ class HostEnergy:
     host: str
     boot: str
     since: float = key(at_least=0, at_most=MOST)
-    seconds: float = key(at_least=0, at_most=MOST)
+    seconds: float = key(at_least=0, at_most=MOST_SECONDS)
     cpu: tuple[int, int, int] = key()
     vcpus: int = key(at_least=1, at_most=100_000)
     load: float = key(at_least=0, at_most=1)
-    memory_gib: float = key(at_least=0, at_most=MOST)
+    memory_gib: float = key(at_least=0, at_most=MOST_GIB)
     gpus: int = key(at_least=0, at_most=1000)
-    gpu_counter: float | None = key(at_least=0, at_most=MOST)
-    gpu_power: float | None = key(at_least=0, at_most=MOST)
+    gpu_counter: float | None = key(at_least=0, at_most=MOST_JOULES)
+    gpu_power: float | None = key(at_least=0, at_most=MOST_JOULES)
 
     @property
     def differs(self) -> bool:

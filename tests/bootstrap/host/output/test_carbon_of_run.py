@@ -11,6 +11,8 @@ from standins.runs.run_documents import run_document
 from standins.runs.supervised_run import HEAD, Run, needs_mpirun, says, with_script
 
 from bootstrap.host.output.rank_output import RunOutput, WriteErrors
+from railhead.documents.carbon.energy import Carbon, Grid, carbon_of
+from railhead.documents.codec import decode, encode
 
 MACHINE = {"cpu": [6, 85, 7], "vcpus": 4, "load": 0.5, "memory_gib": 16.0, "gpus": 1}
 GRID = {"g_per_kwh": 100, "pue": 1.1, "place": "X", "year": 2025, "source": "S"}
@@ -51,6 +53,24 @@ def test_a_measurement_is_no_progress(tmp_path: Path) -> None:
     assert output.energy and output.progress.printed == 0.0
     output.add_line(0, b"a line")
     assert output.progress.printed == 1.0
+
+
+MOST = {"vcpus": 100_000, "load": 1, "cpu": [6, 85, 4], "memory_gib": 1e5, "gpus": 1000}
+
+
+def test_no_measurement_makes_a_result_unreadable(tmp_path: Path) -> None:
+    """The largest values that a host may send, again and again, on the dirtiest grid."""
+    for name in ("results", "logs"):
+        (tmp_path / name).mkdir()
+    output = RunOutput(str(tmp_path), run_document(), (), WriteErrors())
+    wrong = (record(1, 1e9, 1), record(2, 1, 1e13), record(3, 1, 1, memory_gib=1e6))
+    for line in (*wrong, *(record(1e9 + n, 1e8, 1e12, **MOST) for n in range(1200))):
+        output.add_line(0, line.encode())
+    assert [since for _, since in output.energy] == [1e9 + n for n in range(1000)]
+    output.add_line(0, record(1e9, 9, 1).encode())
+    assert {one.since for one in output.energy.values() if one.seconds == 9} == {1e9}
+    carbon = carbon_of(output.energy.values(), Grid(10_000, 10, "X", 2025, "S"))
+    assert carbon and decode(Carbon, json.loads(json.dumps(encode(carbon)))) == carbon
 
 
 @needs_mpirun
