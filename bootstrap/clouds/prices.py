@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from railhead.documents.codec import decode, encode
@@ -63,8 +64,7 @@ def ask(cloud: str, region: str, types: Collection[str], now: float) -> tuple[Ro
     Raises:
         RailheadError: the cloud does not answer, or refuses; or it has no prices.
     """
-    path = cache("prices") / f"{cloud}-{region}.json"
-    kept = _read(path)
+    kept = _read(cloud, region)
     if kept and {*types} <= {*kept.types} and 0 <= now - kept.read < KEPT:
         return kept.rows
     name = CLOUDS[cloud].prices
@@ -74,13 +74,18 @@ def ask(cloud: str, region: str, types: Collection[str], now: float) -> tuple[Ro
     requested = tuple(sorted({*types, *(kept.types if kept else ())}))
     with outlasting(PATIENCE):
         rows = tuple(read(region, requested))
-    atomic_write(path, json.dumps(encode(Kept(requested, now, rows))))
+    with suppress(OSError):  # a full or read-only disk: the next command asks again
+        atomic_write(_path(cloud, region), json.dumps(encode(Kept(requested, now, rows))))
     return rows
 
 
-def _read(path: Path) -> Kept | None:
+def _path(cloud: str, region: str) -> Path:
+    return cache("prices") / f"{cloud}-{region}.json"
+
+
+def _read(cloud: str, region: str) -> Kept | None:
     try:
-        return decode(Kept, json.loads(path.read_text()))
+        return decode(Kept, json.loads(_path(cloud, region).read_text()))
     except (OSError, ValueError):
         return None
 

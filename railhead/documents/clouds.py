@@ -9,13 +9,15 @@ from railhead.documents.lazy import dataclass
 class CommonFacts:
     """`scheme` is that of its buckets' addresses. `no_capacity` are texts of its refusals for
     capacity, in its API and in Pulumi's errors. `default_region` is that of a stack whose config
-    has none, `ssh_user` the login name of its machines, and `disk_type` the type of their disks."""
+    has none, `ssh_user` the login name of its machines, and `disk_type` the type of their disks.
+    `region_form` is what the names of its regions match: no two clouds have one in common."""
 
     scheme: str
     no_capacity: tuple[str, ...]
     default_region: str
     ssh_user: str
     disk_type: str
+    region_form: str
 
 
 POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that a stack created
@@ -26,6 +28,7 @@ COMMON_FACTS = {
         "us-east-1",
         "ubuntu",
         "gp3",
+        r"[a-z]{2,}(-[a-z]+)+-\d+",
     ),
     "gcp": CommonFacts(
         "gs",
@@ -33,6 +36,7 @@ COMMON_FACTS = {
         "us-central1",
         "railhead",
         "pd-balanced",
+        r"[a-z]+-[a-z]+\d+",
     ),
 }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
+from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.lazy import dataclass
 from railhead.documents.machine_types import AWS, GOOGLE, T4, V100
 from railhead.documents.options.hosts import PriceOptions
@@ -75,9 +77,10 @@ def price(options: PriceOptions) -> None:
     """Print the offers, the cheapest first.
 
     Raises:
-        UsageError: there is no such GPU, or no type has so many.
+        UsageError: there is no such GPU or region, or no type has so many.
     """
     machines = list(matching(options))
+    check_regions(options)
     rates = {cloud: _rates(cloud, machines, options) for cloud in {m.cloud for m in machines}}
     offers = sorted(offers_of(machines, rates, options), key=lambda one: one.order)
     if not offers:
@@ -114,6 +117,21 @@ def matching(options: PriceOptions) -> Iterator[Machine]:
     yield from found
 
 
+def check_regions(options: PriceOptions) -> None:
+    """UsageError for a name that no cloud gives to a region."""
+    known = [region for cloud in COMMON_FACTS for region in _regions(cloud, options)]
+    if wrong := [region for region in options.region if region not in known]:
+        raise UsageError(
+            f"--region {', '.join(wrong)}: regions are called as us-east-1 or us-central1",
+            hint=Command("price", gpus=options.gpus, region="us-east-1"),
+        )
+
+
+def _regions(cloud: str, options: PriceOptions) -> list[str]:
+    """Those that are named, of one cloud."""
+    return [r for r in options.region if re.fullmatch(COMMON_FACTS[cloud].region_form, r)]
+
+
 def machines_of_clouds() -> Iterator[Machine]:
     """Every type with GPUs that a stack can create, without retired ones."""
     for name, vcpus, gpu, gpus, substitute in AWS:
@@ -130,12 +148,11 @@ def machines_of_clouds() -> Iterator[Machine]:
 def _rates(cloud: str, machines: Iterable[Machine], options: PriceOptions) -> dict[str, Rates]:
     """The prices by region: the cloud's own of the regions that are named, otherwise the table."""
     market, table = SPOT if options.spot else ON_DEMAND, shipped(cloud)
-    own = [r for r in options.region if ("-" in r and r[-2] == "-") == (cloud == "aws")]
     if not options.region:
         regions = {row.region for row in table.rows if row.market == market} - {"all"}
         return dict.fromkeys(regions, table)
     names, found = [m.name for m in machines if m.cloud == cloud], {}
-    for region in own:
+    for region in _regions(cloud, options):
         answer = prices.find(cloud, region, names)
         if answer.why:
             print_lines(f"{region}: prices are those of the table: {answer.why}")

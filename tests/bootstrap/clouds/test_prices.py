@@ -86,6 +86,16 @@ def test_a_damaged_file_is_read_again(cloud: Cloud, tmp_path: Path) -> None:
     assert len(cloud.requested) == 1 and json.loads(path.read_text())["rows"][0]["usd"] == "0.6"
 
 
+@pytest.mark.parametrize("taken", ["railhead", "railhead/prices"])
+def test_an_answer_that_cannot_be_kept_counts(cloud: Cloud, tmp_path: Path, taken: str) -> None:
+    """A file where a folder belongs refuses root, too."""
+    path = tmp_path / taken
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    found = prices.find("aws", "us-east-1", ["g4dn.xlarge"], 0.0)
+    assert usd(found.rates) == Decimal("0.6") and not found.why
+
+
 def test_the_program_prints_the_rows_for_the_stacks(cloud: Cloud, tmp_path: Path) -> None:
     prices.find("aws", "us-east-1", ["g4dn.xlarge"])
     argv = [sys.executable, "-m", "bootstrap.clouds.prices", "aws", "us-east-1", "g4dn.xlarge"]

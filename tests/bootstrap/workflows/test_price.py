@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,11 +81,39 @@ def test_the_clouds_answer_for_regions_that_are_named(
         ({"gpu": ("h200",)}, "--gpu h200: there are a100, a100-80gb, a10g, h100,"),
         ({"gpus": 127}, "at most 16 machines"),
         ({"gpus": 8, "gpu": ("h100",), "spot": True}, "no price is known"),
+        ({"region": ("us-east-1", "-")}, "--region -: "),
+        ({"region": ("../../x",)}, "--region ../../x: "),
+        ({"region": ("europe", "us-east-1a")}, "--region europe, us-east-1a: "),
     ],
 )
 def test_what_cannot_be_compared_is_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         price.price(PriceOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("cloud", "regions"),
+    [
+        (
+            "aws",
+            ("us-east-1", "ap-southeast-5", "us-gov-west-1", "us-isob-east-1", "eusc-de-east-1"),
+        ),
+        ("gcp", ("us-central1", "northamerica-northeast2", "europe-west12")),
+    ],
+)
+def test_a_region_is_asked_of_its_own_cloud(
+    monkeypatch: pytest.MonkeyPatch, cloud: str, regions: tuple[str, ...]
+) -> None:
+    called: list[tuple[str, str]] = []
+
+    def find(cloud: str, region: str, types: list[str]) -> Found:
+        called.append((cloud, region))
+        return Found(Rates((), shipped(cloud)))
+
+    monkeypatch.setattr(prices, "find", find)
+    with suppress(UsageError):  # the tables do not have all of them
+        price.price(PriceOptions(region=regions))
+    assert called == [(cloud, region) for region in regions]
 
 
 def test_an_epoch_has_the_price_of_a_run_on_as_many_of_these_gpus(
