@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from math import floor
 
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import DeadlineOptions, ExtendOptions
@@ -198,9 +199,10 @@ def extend(
     wanted = new.at(present)
     hours = (wanted - _from_now(0)).total_seconds() / 3600 if new.adds else new.hours
     if left is not None and hours > left:
+        rest = floor(left * 10) / 10  # never more than is left
         raise UsageError(
-            f"--hours {new.text}: the budget of the stack leaves {left:.1f} hours from now",
-            hint=Command("extend", hours=f"{left:.1f}"),
+            f"--hours {new.text}: the budget of the stack leaves {rest:.1f} hours from now",
+            hint=Command("extend", hours=f"{rest:.1f}") if rest > 0 else Command("stop"),
         )
     fixed = most_urgent([d for d in before.values() if d.fixed])
     if fixed and fixed.at and fixed.at < wanted:
