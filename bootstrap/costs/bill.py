@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
+from decimal import Decimal
 
 from railhead.documents.lazy import dataclass
 from railhead.money import host
 from railhead.money.amount import Amount, total
-from railhead.money.bill import Existence, UnknownPrice, bill, machine
+from railhead.money.bill import FIRST_MINUTE, Existence, Price, Rate, UnknownPrice, bill, machine
 from railhead.money.host import DISK, Part
 
 from .ledger import BilledMachine, Ledger, Start
@@ -34,28 +36,25 @@ def cost_of(ledger: Ledger, period: Period) -> Amount:
 
 
 def existences(billed: BilledMachine, period: Period) -> Iterator[Existence]:
-    """What existed of a machine in a period, at its prices."""
-    parts = tuple(map(host.read_part, billed.parts)) or (_without_prices(billed.name),)
-    running = [part for part in parts if part.what != DISK]
+    """What existed of a machine in a period, each start at its own prices."""
     for start in billed.starts:
         if inside := period.part(start.at, start.until):
-            yield from (_of_start(part, start, inside) for part in running)
-        if start.unsure and period.part(start.seen, start.until):
-            yield _gap(billed.name, start)
-    if inside := period.part(billed.created, billed.deleted):
-        for part in parts:
-            if part.what == DISK:
-                begin, end = map(moment, inside)
-                yield Existence(part.what, part.rate, begin, end, part.quantity)
+            for part in _parts(billed, start):
+                if part.what != DISK:
+                    yield from _of_start(part, start, inside)
+    yield from _disks(billed, period)
 
 
-def _of_start(part: Part, start: Start, inside: tuple[float, float]) -> Existence:
-    """A machine, or its address, for a start. One whose end is not known counts as long as it was
-    seen; the rest is the gap."""
+def _of_start(part: Part, start: Start, inside: tuple[float, float]) -> Iterator[Existence]:
+    """A machine, or its address, for a start. One whose end is not known costs from nothing to its
+    whole price after it was last seen."""
     begin, last = inside
-    end = min(last, max(start.seen, begin)) if start.unsure else last
+    certain = max(start.seen, start.at + FIRST_MINUTE.total_seconds(), begin)
+    end = min(last, certain) if start.unsure else last
     one = machine(part.what, part.rate, moment(begin), moment(end))
-    return one if part.what == host.MACHINE and begin == start.at else _exact(one)
+    yield one if part.what == host.MACHINE and begin == start.at else _exact(one)
+    if end < last:
+        yield Existence(part.what, _perhaps(part.rate), moment(end), moment(last))
 
 
 def _exact(one: Existence) -> Existence:
@@ -63,11 +62,25 @@ def _exact(one: Existence) -> Existence:
     return Existence(one.name, one.rate, one.start, one.end, one.quantity)
 
 
-def _gap(name: str, start: Start) -> Existence:
-    """The time in which a machine stopped while no command looked."""
-    seen, until = moment(start.seen), moment(start.until or start.seen)
-    what = f"{name} between {seen:%Y-%m-%d %H:%M} and {until:%Y-%m-%d %H:%M} UTC"
-    return Existence(name, UnknownPrice(what), seen, until)
+def _perhaps(rate: Rate) -> Rate:
+    return replace(rate, low=Decimal(0)) if isinstance(rate, Price) else rate
+
+
+def _disks(billed: BilledMachine, period: Period) -> Iterator[Existence]:
+    """The disk while it existed: from each start to the next one at the prices of the first."""
+    begins = [billed.created, *(start.at for start in billed.starts[1:])]
+    ends = [*begins[1:], billed.deleted]
+    for begin, end, start in zip(begins, ends, billed.starts or (None,), strict=True):
+        if inside := period.part(begin, end):
+            for part in _parts(billed, start):
+                if part.what == DISK:
+                    first, last = map(moment, inside)
+                    yield Existence(part.what, part.rate, first, last, part.quantity)
+
+
+def _parts(billed: BilledMachine, start: Start | None) -> tuple[Part, ...]:
+    parts = (start.parts if start else ()) or billed.parts
+    return tuple(map(host.read_part, parts)) or (_without_prices(billed.name),)
 
 
 def _without_prices(name: str) -> Part:

@@ -23,7 +23,7 @@ def hours_left(inventory: Inventory, now: float) -> float | None:
     """For how many hours the rest of a stack's budget lasts; None for a stack without one.
 
     Raises:
-        UsageError: a price, or the time of a stop, is not known; or the budget is spent.
+        UsageError: a price is not known; or the budget is spent.
     """
     if inventory.budget is None:
         return None

@@ -1,8 +1,8 @@
 """When the machines of each stack existed and ran: ~/.railhead/costs/ID.json.
 
 The times are those of the cloud, in seconds since 1970. They are noted whenever a command reads the
-states of machines, and stay when a stack is destroyed. A machine that was started and stopped while
-no command looked has a gap, which the bill names.
+states of machines, and stay when a stack is destroyed. Where a machine stopped while no command
+looked, and the cloud does not say when, the bill is a range.
 """
 
 from __future__ import annotations
@@ -27,23 +27,36 @@ from ..inventory.hosts import Inventory
 @dataclass(frozen=True)
 class Start:
     """One start of a machine. `seen` is when it was last seen running, `until` when it stopped;
-    None while it runs. `unsure`: it stopped between the two, and the cloud does not say when."""
+    None while it runs. `unsure`: it stopped between the two, and the cloud does not say when.
+    `parts`: what the machine was billed for then; older ledgers have only those of the machine."""
 
     at: float
     seen: float
     until: float | None = None
     unsure: bool = False
+    parts: tuple[PricePart, ...] = ()
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether each part has a price."""
+        return bool(self.parts) and all(part.usd is not None for part in self.parts)
 
 
 @dataclass(frozen=True)
 class BilledMachine:
-    """A machine. Its disk exists from `created` to `deleted`. `parts`: what it is billed for."""
+    """A machine. Its disk exists from `created` to `deleted`. `parts`: what it is billed for
+    now."""
 
     name: str
     created: float
     deleted: float | None = None
     starts: tuple[Start, ...] = ()
     parts: tuple[PricePart, ...] = ()
+
+    def priced(self, parts: tuple[PricePart, ...]) -> BilledMachine:
+        """At these prices from now on; a start keeps its own, where it has any for each part."""
+        starts = tuple(s if s.has_prices else replace(s, parts=parts) for s in self.starts)
+        return replace(self, parts=parts, starts=starts)
 
     def not_read(self, now: float) -> BilledMachine:
         """As its cloud does not answer: if it runs, nobody knows since when it was seen last."""
@@ -119,9 +132,10 @@ def note(
     parts = inventory.price.parts if inventory.price else ()
     for host in inventory.hosts:
         if host.id and host.name in states:
-            seen = observed(machines.get(host.id), host.name, states[host.name], now)
-            if seen:
-                machines[host.id] = replace(seen, parts=parts or seen.parts)
+            known = machines.get(host.id)
+            known = known and known.priced(known.parts)  # an older ledger, at its prices
+            if seen := observed(known, host.name, states[host.name], now):
+                machines[host.id] = seen.priced(parts or seen.parts)
     config = stack_config.read(inventory.stack) if inventory.stack and not before.owner else None
     owner = config.owner if config else before.owner
     stack = inventory.stack or before.stack

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from bootstrap.clouds.base import Deadline
+from bootstrap.clouds.base import Deadline, InstanceState
+from bootstrap.costs import ledger
 from bootstrap.costs.budget import hours_left, within
 from bootstrap.costs.ledger import BilledMachine, Ledger, Start
 from bootstrap.errors import UsageError
@@ -21,7 +23,8 @@ from bootstrap.runs.launch import StopPolicy
 from railhead.documents.cluster import ClusterPrice
 from railhead.documents.codec import encode
 from railhead.money import host
-from railhead.money.host import Wanted
+from railhead.money.bill import Price
+from railhead.money.host import Part, Wanted
 from railhead.money.table import shipped
 
 NOW = 1_795_000_000.0
@@ -172,8 +175,22 @@ def test_a_budget_that_is_spent_lets_nothing_start() -> None:
         hours_left(limited(), NOW)
 
 
-def test_a_budget_needs_to_know_what_is_spent() -> None:
-    """Nobody saw when a machine stopped."""
+def test_a_stop_that_nobody_saw_counts_at_its_latest_time() -> None:
+    """A machine that powers itself off must not lock its stack."""
     ran(4, unsure=True)
-    with pytest.raises(UsageError, match="the budget of the stack, 12: .* unknown: m1 between"):
-        hours_left(limited(), NOW)
+    assert hours_left(limited(), NOW) == pytest.approx(7.0710, abs=0.001)
+
+
+def test_the_price_that_the_hint_asks_for_prices_what_is_spent() -> None:
+    """The machine ran for 4 hours at an unknown price, then somebody says: 1 USD for the two."""
+    begin = NOW - 4 * H
+    states = {h.name: InstanceState("running", None, "", "", started=begin) for h in HOSTS}
+    hosts = tuple(replace(one, id=f"i-{one.name}") for one in HOSTS)
+    unknown = replace(limited(), hosts=hosts, price=ours("eu-west-3").price)
+    ledger.note(unknown, states, begin)
+    with pytest.raises(UsageError, match="unknown: price of g4dn.xlarge in eu-west-3"):
+        hours_left(unknown, NOW)
+    each = Decimal("0.5")
+    price = host.documented([Part(host.MACHINE, Price("x", each, each, "h", "", "config"))], 2)
+    ledger.note(replace(unknown, price=price), states, NOW)
+    assert hours_left(replace(unknown, price=price), NOW) == pytest.approx(8)
