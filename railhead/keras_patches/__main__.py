@@ -4,12 +4,14 @@
     python -m railhead.keras_patches [--strategy NAME] -m MODULE [ARGUMENT ...]
 
 Without --strategy: `parameter-server` or `multiworker` by TF_CONFIG, `horovod` below mpirun and
-horovodrun, otherwise `multiworker`. The exit code is that of the script.
+horovodrun, otherwise `multiworker`; versions of Keras without tests are patched only with it. The
+exit code is that of the script.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import runpy
@@ -34,23 +36,41 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     given = parser.parse_args(argv)
     strategy = given.strategy or strategy_of(os.environ)
-    install(patches_for(strategy), _announce if is_first(os.environ) else lambda _text: None)
+
+    def announce(text: str) -> None:  # without the options of `fab train`
+        if is_first(os.environ):
+            shown = f"{text.partition(' (')[0]} (--strategy {strategy})"
+            print(shown, file=sys.stderr, flush=True)
+
+    folder = os.getcwd() if given.is_module else os.path.dirname(os.path.realpath(given.program))
+    if sys.path[0] in ("", os.getcwd()):  # that of this command
+        del sys.path[0]
+    sys.path.insert(0, folder)
+    if not (_is_module(given.program) if given.is_module else os.path.isfile(given.program)):
+        parser.error(f"{given.program} is not there: name a script, or a module with -m")
+    install(patches_for(strategy), announce, also_unknown=bool(given.strategy))
     sys.argv = [given.program, *given.arguments]
     if given.is_module:
-        sys.path.insert(0, os.getcwd())
         runpy.run_module(given.program, run_name="__main__", alter_sys=True)
     else:
-        if not os.path.isfile(given.program):
-            parser.error(f"{given.program} is not a file: name a script, or a module with -m")
-        sys.path.insert(0, os.path.dirname(os.path.abspath(given.program)))
         runpy.run_path(given.program, run_name="__main__")
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # of a package around it
+        return False
 
 
 def strategy_of(environ: Mapping[str, str]) -> str:
     """The strategy that a launcher has prepared with its variables."""
     if cluster := _tf_config(environ).get("cluster"):
         return "parameter-server" if "ps" in cluster else "multiworker"
-    return "horovod" if any(name in environ for name in OF_MPI) else "multiworker"
+    names = [name for name in OF_MPI if name in environ]
+    if "SLURM_PROCID" in environ:  # srun may set it for every program
+        names = [name for name in names if name != "PMI_RANK"]
+    return "horovod" if names else "multiworker"
 
 
 def is_first(environ: Mapping[str, str]) -> bool:
@@ -59,21 +79,17 @@ def is_first(environ: Mapping[str, str]) -> bool:
     chief = "chief" if "chief" in config.get("cluster", {}) else "worker"
     task = {"type": chief, "index": 0, **config.get("task", {})}
     numbers = [environ[name] for name in RANKS if name in environ]
-    return (task["type"], task["index"]) == (chief, 0) and {*numbers} <= {"0"}
+    return (task["type"], str(task["index"])) == (chief, "0") and {*numbers} <= {"0"}
 
 
 def _tf_config(environ: Mapping[str, str]) -> dict[str, dict[str, object]]:
-    """TF_CONFIG; empty where there is none. TensorFlow reports what is wrong in it."""
+    """The parts of TF_CONFIG; TensorFlow reports what is wrong in it."""
     try:
         found = json.loads(environ.get("TF_CONFIG", "{}"))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _announce(text: str) -> None:
-    """Print the notice without the options of `fab train`."""
-    print(text.partition(" (")[0], file=sys.stderr, flush=True)
+    parts = found.items() if isinstance(found, dict) else ()
+    return {name: part for name, part in parts if isinstance(part, dict)}
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def started(python: str, words: list[str], folder: Path, **environ: str) -> subp
     return subprocess.Popen(argv, cwd=folder, env=settings, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
 
 
-def tf_config(kind: str, index: int, **others: list[str]) -> dict[str, str]:
+def tf_config(kind: str, index: int | str, **others: list[str]) -> dict[str, str]:
     cluster, task = {"worker": ["a:1", "b:1"], **others}, {"type": kind, "index": index}
     return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
 
@@ -53,7 +53,11 @@ def tf_config(kind: str, index: int, **others: list[str]) -> dict[str, str]:
         (tf_config("chief", 0, chief=["c:1"], ps=["d:1"]), "parameter-server", True),
         (tf_config("ps", 0, chief=["c:1"], ps=["d:1"]), "parameter-server", False),
         ({"TF_CONFIG": "no JSON", "SLURM_PROCID": "0"}, "multiworker", True),
+        ({"TF_CONFIG": '{"cluster": null, "task": []}'}, "multiworker", True),
+        (tf_config("worker", "0"), "multiworker", True),
         ({"OMPI_COMM_WORLD_RANK": "0"}, "horovod", True),
+        ({"PMI_RANK": "0"}, "horovod", True),
+        ({"PMI_RANK": "0", "SLURM_PROCID": "0"}, "multiworker", True),
         ({"HOROVOD_RANK": "3"}, "horovod", False),
     ],
 )
@@ -74,10 +78,26 @@ def test_a_program_runs_as_python_runs_it(tmp_path: Path, words: list[str]) -> N
     assert process.returncode == 7
 
 
-def test_a_script_that_is_not_there_is_a_mistake_of_the_user(tmp_path: Path) -> None:
-    process = started(sys.executable, ["nowhere.py"], tmp_path)
+@pytest.mark.parametrize("words", [["nowhere.py"], ["-m", "nowhere.train"]])
+def test_a_program_that_is_not_there_is_a_mistake_of_the_user(
+    tmp_path: Path, words: list[str]
+) -> None:
+    process = started(sys.executable, words, tmp_path)
     errors = process.communicate()[1]
-    assert process.returncode == 2 and "nowhere.py" in errors and "Traceback" not in errors
+    assert process.returncode == 2 and words[-1] in errors and "Traceback" not in errors
+
+
+def test_a_script_imports_from_its_own_folder_alone(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    for folder, name in ((tmp_path, "cwd"), (tmp_path / "work", "neighbour")):
+        (folder / f"{name}.py").write_text("")
+    script = tmp_path / "work/train.py"
+    script.write_text(
+        "from importlib.util import find_spec as f\nprint(*map(bool, map(f, ('cwd', 'neighbour'))))"
+    )
+    (tmp_path / "link.py").symlink_to(script)
+    process = started(sys.executable, ["link.py"], tmp_path)
+    assert process.communicate()[0] == "False True\n"
 
 
 @pytest.mark.slow
@@ -95,4 +115,5 @@ def test_two_processes_of_another_launcher_train_one_model(
     errors = [process.communicate()[1] for process in workers]
     assert [process.returncode for process in workers] == [0, 0], errors[0][-3000:]
     assert (tmp_path / "0.npy").read_bytes() == (tmp_path / "1.npy").read_bytes()
-    assert ["railhead: Keras 3." in text for text in errors] == [True, False]
+    notices = ["(--strategy multiworker)" in text for text in errors]
+    assert notices == [True, False]
