@@ -21,11 +21,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import HEAD, VARIABLE, Figure, from_json
+from benchmarks.figures import HEAD, MISSED, VARIABLE, Figure, from_json
 
 FILE = Path(__file__).with_name("figures.json")
 BOUND = 3600  # seconds of one benchmark
-FAILED = 2  # the least exit code that says more than that a goal is missed
+STOPPED = 60  # seconds in which it stops its hosts after that
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,14 @@ def figures_of(name: str, options: tuple[str, ...]) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="figures-") as folder:
         path = Path(folder, "figures")
         command = [sys.executable, "-m", f"benchmarks.{name}", *options]
+        process = subprocess.Popen(command, env={**os.environ, VARIABLE: str(path)})
         try:
-            done = subprocess.run(command, env={**os.environ, VARIABLE: str(path)}, timeout=BOUND)
+            code = process.wait(BOUND)
         except subprocess.TimeoutExpired:
+            process.terminate()
+            process.wait(STOPPED)
             return []
-        if done.returncode >= FAILED or done.returncode < 0 or not path.exists():
+        if code not in (0, MISSED) or not path.exists():
             return []
         return [from_json(json.loads(line)) for line in path.read_text().splitlines()]
 
@@ -68,11 +71,14 @@ def entry(figures: list[Figure]) -> dict[str, Any]:
 
 def table(document: dict[str, Any]) -> list[tuple[str, ...]]:
     """The rows of all benchmarks, each with its date and load; the first row is the head."""
-    return [(*HEAD, "measured, load")] + [
+    measured = [
         (*from_json(figure).cells(), f"{each['date']}, {each['load']}")
         for each in document.values()
         for figure in each["figures"]
     ]
+    absent = [(f"`{name}`", *[""] * (len(HEAD) - 1), "not yet") for name in BENCHMARKS]
+    absent = [row for row in absent if row[0].strip("`") not in document]
+    return [(*HEAD, "measured, load"), *measured, *absent]
 
 
 def main() -> int:

@@ -5,7 +5,7 @@
 Two local hosts that are ready. The script only joins MPI and prints the time; both sides start it
 in turns, with the same Python, hosts and options of mpirun. `fab train` counts from the start of
 its process. Fabric alone is a Python that imports Fabric and runs `true` on both hosts at once: no
-command that is built on Fabric can be faster. Exit 1 if a goal is missed.
+command that is built on Fabric can be faster. Exit 3 if a goal is missed.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Real sshd processes on this machine, in a temporary HOME. Three phases: `commands` (connect and
 run three), `first` (also two files and a tree of 200 files on an empty host) and `again` (one of
 the 200 changed). The two tools take turns; each is a separate process, its start counts. After
-each run the files on every host are compared with what they should be. Exit 1 if a goal is missed,
+each run the files on every host are compared with what they should be. Exit 3 if a goal is missed,
 or a connection was lost; 2 without rsync, which pyinfra is given.
 """
 
@@ -116,7 +116,7 @@ def lost(count: int) -> int:
 
 
 def compare(hosts: int, repeat: int, folder: Path, pyinfra: Path) -> int:
-    """Time both tools, each on separate hosts; 1 if a goal is missed."""
+    """Time both tools, each on separate hosts; MISSED if a goal is."""
     inventory = cluster.start("fanout", hosts)
     try:
         known_hosts = local_state.cluster_folder(inventory.name) / "known_hosts"
@@ -147,7 +147,7 @@ def main() -> int:
         missed = compare(options.hosts, options.repeat, Path(name), pyinfra)
         gone = lost(options.connect) if options.connect else 0
     print(f"{gone} connections lost")
-    return int(missed or gone > 0)
+    return 1 if gone else missed
 
 
 if __name__ == "__main__":
