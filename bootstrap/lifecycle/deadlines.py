@@ -202,7 +202,7 @@ def extend(
         rest = floor(left * 10) / 10  # never more than is left
         raise UsageError(
             f"--hours {new.text}: the budget of the stack leaves {rest:.1f} hours from now",
-            hint=Command("extend", hours=f"{rest:.1f}") if rest > 0 else Command("stop"),
+            hint=Command("extend", hours=f"{rest:.1f}"),
         )
     fixed = most_urgent([d for d in before.values() if d.fixed])
     if fixed and fixed.at and fixed.at < wanted:

@@ -408,17 +408,14 @@ def test_extend_does_not_pass_the_budget_of_a_stack(typed: str, passes: bool) ->
     assert bool(cloud.moved) == passes
 
 
-@pytest.mark.parametrize(("left", "hours"), [(2.96, 2.9), (0.19, 0.1), (0.09, None)])
-def test_the_next_command_after_a_budget_is_not_refused(left: float, hours: float | None) -> None:
+@pytest.mark.parametrize(("left", "hours"), [(2.96, 2.9), (0.19, 0.1)])
+def test_the_next_command_after_a_budget_is_not_refused(left: float, hours: float) -> None:
     cloud: Any = Cloud(2)
     with pytest.raises(UsageError) as refused:
         deadlines.extend(None, cloud, NewDeadline(3), lambda _: None, left=left)
-    words = str(refused.value.hint).split()
-    assert words[:2] == ["fab", "extend" if hours else "stop"]
-    if hours:
-        new = NewDeadline.read(words[-1])
-        deadlines.extend(None, cloud, new, lambda _: None, left=left)
-        assert cloud.moved and new.hours == hours
+    new = NewDeadline.read(refused.value.hint.split()[-1])
+    deadlines.extend(None, cloud, new, lambda _: None, left=left)
+    assert cloud.moved and new.hours == hours
 
 
 def test_a_budget_in_place_of_hours_is_a_deadline() -> None:

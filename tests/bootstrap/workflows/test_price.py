@@ -101,7 +101,7 @@ def test_what_cannot_be_compared_is_refused(options: dict[str, Any], why: str) -
         ("gcp", ("us-central1", "northamerica-northeast2", "europe-west12")),
     ],
 )
-def test_a_region_is_asked_of_its_own_cloud(
+def test_the_price_of_a_region_is_that_of_its_own_cloud(
     monkeypatch: pytest.MonkeyPatch, cloud: str, regions: tuple[str, ...]
 ) -> None:
     called: list[tuple[str, str]] = []
