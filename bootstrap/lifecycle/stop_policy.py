@@ -32,6 +32,7 @@ STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machine
 READ_SECONDS = 10.0  # until the chief answers, which may be stopping
 LEFT = "left to endpoint"  # how stop_machines.py begins it
 DEFAULT_KEEP = 20
+A_YEAR = 8784.0  # hours: a budget that lasts longer has no date; no deadline is so late
 T = TypeVar("T")
 
 
@@ -63,7 +64,7 @@ def within_budget(inventory: Inventory, policy: StopPolicy, now: float) -> StopP
     if hours is None:
         return policy
     budget.refuse_small(policy.budget or inventory.budget or 0, hours, policy.keep_hours, inventory)
-    limited = replace(policy, spent_at=now + hours * 3600)
+    limited = replace(policy, spent_at=now + min(hours, A_YEAR) * 3600)
     return limited if policy.max_hours is None else limited.from_now(now)
 
 

@@ -57,6 +57,14 @@ def test_the_earlier_of_budget_and_max_hours_counts() -> None:
     assert within_budget(ours(), StopPolicy(budget=900), NOW).from_now(NOW).max_hours == 168
 
 
+def test_a_budget_for_ten_thousand_years_has_a_time() -> None:
+    cheap = replace(ours(), price=ClusterPrice(0.01, "USD", "the stack's config", ""))
+    policy = within_budget(cheap, StopPolicy(0, budget=1_000_000), NOW)
+    end = datetime.fromtimestamp(policy.spent_at or 0, timezone.utc)
+    assert (end - datetime.fromtimestamp(NOW, timezone.utc)).days == 366
+    assert policy.from_now(NOW).max_hours == 168
+
+
 @pytest.mark.parametrize("fixed", [True, False])
 @pytest.mark.parametrize("policy", [StopPolicy(), StopPolicy(budget=200)])
 def test_a_budget_asks_no_deadline_to_be_later(policy: StopPolicy, fixed: bool) -> None:
