@@ -23,6 +23,8 @@ from ..inventory import local_state, stack_config
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Inventory
 
+GONE = InstanceState("gone", None, "the machines that the stack has now", "")
+
 
 @dataclass(frozen=True)
 class Start:
@@ -90,6 +92,8 @@ def observed(
     starts = _with_start(machine.starts, state, now)
     if state.state in STOPPED:
         starts = _ended(starts, state.stopped, now)
+    if state.state == "running":
+        return replace(machine, starts=starts, deleted=None)
     if state.state != "gone" or machine.deleted is not None:
         return replace(machine, starts=starts)
     return replace(machine, starts=starts, deleted=now if state.stopped is None else state.stopped)
@@ -101,7 +105,9 @@ def _with_start(starts: tuple[Start, ...], state: InstanceState, now: float) -> 
     last = starts[-1] if starts else None
     if state.started is None or (last and state.started <= last.at):
         runs = last and last.until is None and state.state not in STOPPED
-        return (*starts[:-1], replace(last, seen=now)) if last and runs else starts
+        if last and (runs or (state.state == "running" and state.started == last.at)):
+            return (*starts[:-1], replace(last, seen=now, until=None, unsure=False))
+        return starts
     if last and last.until is None:
         known = state.stopped is not None and last.at <= state.stopped <= state.started
         until = state.stopped if known else state.started
@@ -117,6 +123,25 @@ def _ended(starts: tuple[Start, ...], stopped: float | None, now: float) -> tupl
     known = stopped is not None and stopped >= last.at
     until = stopped if known else now
     return (*starts[:-1], replace(last, until=until, unsure=not known))
+
+
+def _replaced(
+    machines: Mapping[str, BilledMachine],
+    inventory: Inventory,
+    states: Mapping[str, InstanceState],
+    now: float,
+) -> dict[str, BilledMachine]:
+    """The machines that a stack has no more, as they have ended meanwhile: there is another one of
+    the same name, or the whole stack was read. An inventory whose machines are gone is not asked:
+    it may be an old one."""
+    there = {name for name, one in states.items() if one.state not in ("gone", "unknown")}
+    ids = {host.id for host in inventory.hosts}
+    whole = bool(there) and not inventory.is_part
+    return {
+        own_id: observed(one, one.name, GONE, now) or one
+        for own_id, one in machines.items()
+        if own_id not in ids and one.deleted is None and (whole or one.name in there)
+    }
 
 
 def note(
@@ -136,6 +161,7 @@ def note(
             known = known and known.priced(known.parts)  # an older ledger, at its prices
             if seen := observed(known, host.name, states[host.name], now):
                 machines[host.id] = seen.priced(parts or seen.parts)
+    machines |= _replaced(machines, inventory, states, now)
     config = stack_config.read(inventory.stack) if inventory.stack and not before.owner else None
     owner = config.owner if config else before.owner
     stack = inventory.stack or before.stack

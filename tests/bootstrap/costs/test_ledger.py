@@ -179,6 +179,51 @@ def test_each_start_keeps_the_price_of_its_time(older: bool) -> None:
     assert per_hour(noted).text() == "3.30 USD"
 
 
+RUNNING = {"m1": state("running", 0), "m2": state("running", 0)}
+
+
+def ended(noted: Ledger | None) -> dict[str, float | None]:
+    """When each machine was deleted, in hours."""
+    assert noted
+    ends = {own_id: each.deleted for own_id, each in noted.machines.items()}
+    return {own_id: None if end is None else (end - T0) / H for own_id, end in ends.items()}
+
+
+def test_a_machine_that_another_one_replaces_has_ended() -> None:
+    """m1 and m2 run; after 10 hours there is another m1, and m2 is not asked for."""
+    ledger.note(OURS, RUNNING, T0 + H)
+    other = replace(OURS, hosts=(Host("m1", "c", id="i-3"), OURS.hosts[1])).only(["m1"])
+    noted = ledger.note(other, {"m1": state("running", 9)}, T0 + 10 * H)
+    assert ended(noted) == {"i-1": 10, "i-2": None, "i-3": None}
+    assert noted and times(noted.machines["i-1"]) == [(0, 10)]
+    assert bill(noted.machines["i-1"], 0, 99) == "0.64 to 5.42 USD"  # 1 to 10 h, and its disk
+    again = ledger.note(other, {"m1": state("running", 9)}, T0 + 20 * H)
+    assert ended(again) == ended(noted)
+
+
+@pytest.mark.parametrize(("whole", "end"), [(True, 5), (False, None)])
+def test_a_machine_that_its_stack_has_no_more_has_ended(whole: bool, end: float | None) -> None:
+    ledger.note(OURS, RUNNING, T0 + H)
+    smaller = replace(OURS, hosts=OURS.hosts[:1], is_part=not whole)
+    noted = ledger.note(smaller, {"m1": RUNNING["m1"]}, T0 + 5 * H)
+    assert ended(noted) == {"i-1": None, "i-2": end}
+
+
+def test_an_old_inventory_whose_machines_are_gone_ends_no_others() -> None:
+    ledger.note(OURS, RUNNING, T0 + H)
+    old = replace(OURS, hosts=(Host("m1", "c", id="i-0"),))
+    assert ended(ledger.note(old, {"m1": state("gone")}, T0 + 2 * H)) == {"i-1": None, "i-2": None}
+
+
+def test_a_machine_that_runs_all_the_same_never_ended() -> None:
+    """An old inventory, from before the stack grew, had only one of the two."""
+    ledger.note(OURS, RUNNING, T0 + H)
+    ledger.note(replace(OURS, hosts=OURS.hosts[:1]), {"m1": RUNNING["m1"]}, T0 + 5 * H)
+    noted = ledger.note(OURS, RUNNING, T0 + 8 * H)
+    assert ended(noted) == {"i-1": None, "i-2": None}
+    assert noted and noted.machines["i-2"] == replace(noted.machines["i-1"], name="m2")
+
+
 def test_hosts_of_no_cloud_have_no_ledger() -> None:
     assert ledger.note(replace(OURS, cloud="hosts"), {"m1": state("running", 0)}) is None
     assert ledger.every() == {}
