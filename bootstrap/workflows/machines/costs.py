@@ -155,10 +155,11 @@ def _span(run: RunFacts) -> tuple[float, float] | None:
 
 def _of_stacks(period: Period, options: CostsOptions) -> Iterable[Cost]:
     """Of each stack, or of the stacks of each person."""
-    ledgers = {name: _refreshed(one, period.until) for name, one in ledger.every().items()}
-    busy = list(_busy())
+    ledgers = {name: _refreshed(name, one, period.until) for name, one in ledger.every().items()}
+    runs = [row.run for row in known_runs("time")]
+    busy = list(_busy(runs, period.until))
     billed = _billed(ledgers, period) if options.bill else {}
-    carbon = _carbon(period)
+    carbon = _carbon(runs, period)
     found: dict[str, Cost] = {}
     for own_id, one in ledgers.items():
         name = one.owner or "unknown" if options.by == "person" else one.stack or one.cluster
@@ -171,29 +172,33 @@ def _of_stacks(period: Period, options: CostsOptions) -> Iterable[Cost]:
     return found.values()
 
 
-def _carbon(period: Period) -> dict[str, float]:
+def _carbon(runs: Iterable[RunFacts], period: Period) -> dict[str, float]:
     """gCO2e of the runs of each cluster that has any."""
     found: dict[str, float] = {}
-    for row in known_runs("time"):
-        if (grams := _grams(row.run, period)) is not None:
-            found[row.run.cluster] = found.get(row.run.cluster, 0.0) + grams
+    for run in runs:
+        if (grams := _grams(run, period)) is not None:
+            found[run.cluster] = found.get(run.cluster, 0.0) + grams
     return found
 
 
-def _busy() -> Iterator[tuple[str, str, tuple[float, float]]]:
-    """The cluster, the host and the time of each run."""
-    for row in known_runs("time"):
-        if span := _span(row.run):
-            yield from ((row.run.cluster, host, span) for host in row.run.hosts)
+def _busy(runs: Iterable[RunFacts], now: float) -> Iterator[tuple[str, str, tuple[float, float]]]:
+    """The cluster, the host and the time of each run. One without a result, which works or was not
+    fetched, counts until now."""
+    for run in runs:
+        created = seconds_of(run.document.created) if run.document and not run.result else None
+        if span := _span(run) if created is None else (created, now):
+            yield from ((run.cluster, host, span) for host in run.hosts)
 
 
-def _refreshed(one: Ledger, now: float) -> Ledger:
-    """The ledger after a look at its machines, if one may run. Where the cloud does not answer, a
-    machine counts as long as it was seen, and the rest is named."""
+def _refreshed(own_id: str, one: Ledger, now: float) -> Ledger:
+    """The ledger of a stack's id after a look at its machines, if one may run. Where the cloud does
+    not answer, or another stack has the name now, they cost a range after they were last seen."""
     if not any(m.starts and m.starts[-1].until is None for m in one.machines.values()):
         return one
     try:
         inventory = local_state.load_cluster(one.cluster)
+        if (inventory.cluster_id or inventory.name) != own_id:
+            raise RailheadError("another stack has its name now")
         status = power.cluster_status(inventory)
         return ledger.note(inventory, status.instance_states, now) or one
     except RailheadError as error:

@@ -12,12 +12,16 @@ import pytest
 from standins.runs.run_documents import run_document
 
 from bootstrap.clouds import base
+from bootstrap.clouds.base import InstanceState
 from bootstrap.console.output import json_output
 from bootstrap.costs.ledger import BilledMachine, Ledger, Start
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.files import atomic_write
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import power
+from bootstrap.lifecycle.power import ClusterStatus
+from bootstrap.report.listing import RunRow, known_runs
 from bootstrap.workflows.machines import costs
 from railhead.documents.codec import encode
 from railhead.documents.options.runs import CostsOptions
@@ -50,12 +54,14 @@ def keep(own_id: str, stack: str, *machines: BilledMachine, owner: str = "ann") 
 def run(run_id: str, cluster: str, since: float, until: float, name: str = "") -> None:
     """A run on the host h1 of a cluster, fetched; times in hours before now."""
     folder = Path("results").absolute() / run_id
-    document = run_document(run_id=run_id, cluster=cluster, prices=PARTS, name=name)
     folder.mkdir(parents=True)
     times = [
         f"{datetime.fromtimestamp(NOW - t * H, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
         for t in (since, until)
     ]
+    document = run_document(
+        run_id=run_id, cluster=cluster, prices=PARTS, name=name, created=times[0]
+    )
     result = {
         "run_id": run_id,
         "state": "succeeded",
@@ -162,16 +168,54 @@ def test_machines_that_may_run_are_read_again(
 ) -> None:
     """Where that fails, the time since they were seen costs nothing or its price."""
     keep("c-1", "gpu", machine("h1", 20, None))
+    inventory = Inventory("cluster-gpu", (Host("h1", "a"),), cloud="aws", cluster_id="c-1")
 
     def refuses(inventory: Any) -> Any:
         raise RailheadError("AWS refuses describe_instances")
 
-    monkeypatch.setattr(local_state, "load_cluster", lambda name: None)
+    monkeypatch.setattr(local_state, "load_cluster", lambda name: inventory)
     monkeypatch.setattr(power, "cluster_status", refuses)
     costs.costs(CostsOptions(), NOW)
     printed = capsys.readouterr().out
     assert "gpu: not read from its cloud: AWS refuses" in printed
     assert "0.23 to 10.84 USD" in printed  # 20 h of its disk and a minute, or of all
+
+
+def test_a_stack_that_was_created_again_is_not_counted_twice(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one was destroyed outside fab: its machine may have ended 20 hours ago, or not."""
+    keep("c-1", "gpu", machine("h1", 20, None))
+    keep("c-2", "gpu", machine("h1", 10, None))
+    hosts = (Host("h1", "a", id="c-2-h1"),)
+    now = Inventory("cluster-gpu", hosts, cloud="aws", cluster_id="c-2", stack="gpu")
+    running = {"h1": InstanceState("running", None, "EC2", "", started=NOW - 10 * H)}
+    monkeypatch.setattr(local_state, "load_cluster", lambda name: now)
+    monkeypatch.setattr(power, "cluster_status", lambda inventory: ClusterStatus(now, running, ""))
+    (row,) = document(capsys)["rows"]
+    assert row["machine_hours"] == 30
+    assert row["usd"] == pytest.approx(10 * 0.541959 + 0.23, abs=0.01)
+    assert row["high"] == pytest.approx(30 * 0.541959, abs=0.01)
+
+
+def test_a_run_that_works_still_uses_its_machines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hosts are h1 and h2; it began 8 hours ago, and another one has ended. The runs are read
+    once: buckets are listed for them."""
+    keep("c-1", "gpu", machine("h1", 20, 0))
+    run("20261101-000000-aaaa", "cluster-gpu", 18, 16)
+    run("20261101-000000-bbbb", "cluster-gpu", 8, 0)
+    (Path("results") / "20261101-000000-bbbb" / "result.json").unlink()
+    read: list[str] = []
+
+    def counted(sort: str) -> list[RunRow]:
+        read.append(sort)
+        return known_runs(sort)
+
+    monkeypatch.setattr(costs, "known_runs", counted)
+    assert document(capsys)["rows"][0]["idle"] == 0.5
+    assert read == ["time"]
 
 
 def test_the_clouds_bill_is_beside_ours_and_the_difference_is_explained(
