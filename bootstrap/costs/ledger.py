@@ -132,8 +132,8 @@ def _replaced(
     now: float,
 ) -> dict[str, BilledMachine]:
     """The machines that a stack has no more, as they have ended meanwhile: there is another one of
-    the same name, or the whole stack was read. An inventory whose machines are gone is not asked:
-    it may be an old one."""
+    the same name, or the whole stack was read. An inventory whose machines are gone ends no
+    others: it may be an old one."""
     there = {name for name, one in states.items() if one.state not in ("gone", "unknown")}
     ids = {host.id for host in inventory.hosts}
     whole = bool(there) and not inventory.is_part

@@ -190,7 +190,7 @@ def ended(noted: Ledger | None) -> dict[str, float | None]:
 
 
 def test_a_machine_that_another_one_replaces_has_ended() -> None:
-    """m1 and m2 run; after 10 hours there is another m1, and m2 is not asked for."""
+    """m1 and m2 run; after 10 hours there is another m1, and m2 is not read."""
     ledger.note(OURS, RUNNING, T0 + H)
     other = replace(OURS, hosts=(Host("m1", "c", id="i-3"), OURS.hosts[1])).only(["m1"])
     noted = ledger.note(other, {"m1": state("running", 9)}, T0 + 10 * H)
