@@ -19,7 +19,7 @@ from ...console.text import clean, percent, table_lines
 from ...costs import ledger
 from ...costs.bill import Period, cost_of, hours, idle_seconds, moment
 from ...costs.ledger import Ledger
-from ...errors import RailheadError
+from ...errors import Command, RailheadError
 from ...inventory import local_state
 from ...inventory.clouds import CLOUDS
 from ...lifecycle import power
@@ -31,6 +31,7 @@ DIFFERENCE = (
     "the cloud's figures are hours late, and have taxes, traffic, throughput of disks, free tiers "
     "and what was made outside Railhead with these tags"
 )
+BILL = Command("costs", bill=True)
 NOT_BILLED = "no figure: the tag railhead:id is not active for cost allocation, or not for a day"
 
 
@@ -198,11 +199,12 @@ def _refreshed(own_id: str, one: Ledger, now: float) -> Ledger:
     try:
         inventory = local_state.load_cluster(one.cluster)
         if (inventory.cluster_id or inventory.name) != own_id:
-            raise RailheadError("another stack has its name now")
+            raise RailheadError("another stack has its name now", hint=BILL)
         status = power.cluster_status(inventory)
         return ledger.note(inventory, status.instance_states, now) or one
     except RailheadError as error:
-        print_lines(f"{one.stack or one.cluster}: not read from its cloud: {error.message}")
+        hint = f"; next: {error.hint}" if error.hint else ""
+        print_lines(f"{one.stack or one.cluster}: not read from its cloud: {error.message}{hint}")
         return replace(one, machines={k: m.not_read(now) for k, m in one.machines.items()})
 
 
