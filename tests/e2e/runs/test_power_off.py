@@ -130,7 +130,7 @@ def test_after_a_failure_and_a_cancel_they_power_off_when_they_were_kept(
     both = machines("exit 7" if how == "failure" else "sleep 600", keep_minutes=0.1)
     if how == "cancel":
         wait_until(lambda: both.phase() == "running", 20, "the run has begun")
-        both.as_rail("pkill -TERM -f '[r]un.supervisor'")
+        both.as_rail("pkill -TERM -f '[s]upervisor.supervisor'")
     wait_until(lambda: both.phase() == "keeping", 20, "the machines are kept")
     assert both.chief.is_on and both.other.is_on
     both.power_off()
@@ -146,9 +146,9 @@ def test_kept_machines_power_off_at_once_with_keep_0(machines: Callable[..., Mac
 def test_no_stop_leaves_them_on(machines: Callable[..., Machines]) -> None:
     both = machines("exit 0", keep_minutes=None)
     wait_until(
-        lambda: not both.as_rail("pgrep -f '[r]un.supervisor'"), 20, "the supervisor has ended"
+        lambda: not both.as_rail("pgrep -f '[s]upervisor.supervisor'"), 20, "the supervisor has ended"
     )
-    assert not both.as_rail("pgrep -f '[r]un.stop_machines'")
+    assert not both.as_rail("pgrep -f '[s]upervisor.stop_machines'")
     assert both.result()["state"] == "succeeded" and both.chief.is_on and both.other.is_on
 
 
@@ -160,7 +160,7 @@ def test_without_the_right_to_power_off_the_chief_says_so(
         host.exec("rm", "/etc/sudoers.d/rail")
     both.chief.exec("touch", "/tmp/go")
     wait_until(
-        lambda: not both.as_rail("pgrep -f '[r]un.supervisor|[r]un.stop_machines'"),
+        lambda: not both.as_rail("pgrep -f '[s]upervisor.supervisor|[s]upervisor.stop_machines'"),
         60,
         "it has ended",
     )
