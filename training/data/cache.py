@@ -41,8 +41,8 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file to download; without a sha256 it is verified by its size alone. `etag`: its version,
-    of which an incomplete download is continued."""
+    """A file to download, with its sha256 or the beginning of it; without one it is verified by
+    its size alone. `etag`: its version, of which an incomplete download is continued."""
 
     name: str
     bytes: int
@@ -221,11 +221,10 @@ class Download:
 
     def _finish(self) -> None:
         self.file.close()
-        if self.wanted.sha256 not in ("", self.digest.hexdigest()):
+        if not self.digest.hexdigest().startswith(self.wanted.sha256):
             self.partial.unlink()
             raise DataError(
-                f"shard {self.store.uri}/{self.wanted.name} is altered: "
-                "its sha256 is not the manifest's"
+                f"{self.store.uri}/{self.wanted.name} is altered: its sha256 is not the manifest's"
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

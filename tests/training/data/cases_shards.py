@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +22,9 @@ from training import input_pipeline
 from training.config import TrainConfig
 from training.data import splits, store
 from training.data.__main__ import main as data_command
+from training.data.assignment import Span
 from training.data.formats import images, mnist
-from training.data.shards import shard_files, shard_writer, stream
+from training.data.shards import manifest, shard_files, shard_writer, stream
 from training.data.uri import DataSource
 from training.evaluation import worst
 from training.tasks import task_of
@@ -174,20 +176,76 @@ def fewer_records_than_ranks_still_give_every_rank_a_batch(folder: Path) -> None
 
 
 class Far:
-    """A folder as a store from which shards are downloaded."""
+    """A folder as a store to download shards from; `read_files` has a name for each read."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = store.Folder(folder)
+        self.store, self.read_files = store.Folder(folder), list[str]()
+
+    def read_range(self, name: str, start: int, end: int) -> bytes:
+        self.read_files.append(name)
+        return self.store.read_range(name, start, end)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
+
+
+def downloaded(shards: Path, folder: Path) -> tuple[shard_files.Files, Far]:
+    """Mode `file` of shards that are far away."""
+    far, content = Far(shards), (shards / MANIFEST).read_bytes()
+    return shard_files.Files(far, manifest.parse(content, far), content, folder, print), far
+
+
+@case
+def shards_that_are_downloaded_are_read_from_the_disk_alone(folder: Path) -> None:
+    """The columns come with one read, whatever the number of shards, and only once."""
+    shards, own = sharded(folder, shards=9), folder / "own"
+    (columns,) = shards.glob("*.columns")
+    first, second = (f"shard-{number:05d}-of-00009.tfrecord" for number in (4, 7))
+    spans = [Span(4, 3, 1, 0), Span(7, 2, 3, 0)]
+    wanted = [columns.name] * 3 + [first, second]  # to know the manifest, records and bytes
+    for reads in (wanted, wanted[:2]):  # another process finds all of it
+        source, far = downloaded(shards, own)
+        source.prepare([4, 7])
+        assert sorted(far.read_files) == sorted(reads)
+        for _ in range(2):
+            pieces = list(source.pieces(spans, 1))
+            assert [piece[2:] for piece in pieces] == [(0, 1), (0, 3)] and pieces[0][1] > 0
+        source.prepare([4])
+        assert source.find_fault() == "" and sorted(far.read_files) == sorted(reads)
+        for path in (columns, shards / MANIFEST):
+            assert (own / path.name).read_bytes() == path.read_bytes()
+
+
+@case
+def columns_that_were_damaged_on_the_disk_are_downloaded_again(folder: Path) -> None:
+    downloaded(kept_shards(), folder / "own")[0].prepare([0])
+    (columns,) = (folder / "own").glob("*.columns")
+    whole = columns.read_bytes()
+    columns.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    source, far = downloaded(kept_shards(), folder / "own")
+    source.prepare([0])
+    assert columns.read_bytes() == whole and far.read_files == [columns.name] * 3
+
+
+@case
+def an_older_manifest_is_kept_as_it_is(folder: Path) -> None:
+    shards = sharded(folder)
+    found = manifest.load(store.Folder(shards))
+    older = [{**vars(shard), "offsets": list(shard.offsets)} for shard in found.shards]
+    document = {**json.loads((shards / MANIFEST).read_text()), "version": 1, "shards": older}
+    (shards / MANIFEST).write_text(json.dumps(document))
+    source, far = downloaded(shards, folder / "own")
+    source.prepare([1])
+    assert far.read_files == [older[1]["name"]]
+    assert (folder / "own" / MANIFEST).read_bytes() == (shards / MANIFEST).read_bytes()
+    assert next(source.pieces([Span(1, 5, 2, 0)], 1))[1:] == (older[1]["offsets"][4], 0, 2)
 
 
 @case
 def worst_pictures_are_of_shards_that_this_host_has_read_already(folder: Path) -> None:
     """The ranks of the other hosts wait meanwhile, and all shards may not fit on this disk."""
     every = load("shards", kept_shards()).train
-    source = shard_files.Files(Far(kept_shards()), every.manifest, folder / "own", print)
+    source, _ = downloaded(kept_shards(), folder / "own")
     samples = replace(every, source=source)
     batches_of(samples, 1, replicas=8)
     own = sorted(path.name for path in (folder / "own").glob("*.tfrecord"))

@@ -200,6 +200,14 @@ class Table(Sequence[Shard]):
             at = int(column["at"])
             return memoryview(self.store.read_range(self.head["file"], at + begin, at + end))
 
+    @property
+    def file(self) -> tuple[str, int, str]:
+        """The name and bytes of the file of columns, and the first 16 hex digits of its sha256."""
+        name = self.head["file"]
+        with self.checked():
+            size = sum(int(column["bytes"]) for column in self.head["columns"].values())
+        return name, size, name.removeprefix("manifest-").removesuffix(".columns")
+
     @cached_property
     def digests(self) -> bytes:
         return self.column("sha256", 32 * self.length).tobytes()

@@ -24,6 +24,7 @@ from ..records import records_in
 from ..store import Folder, Store, open_store
 from ..uri import DataSource
 from . import manifest
+from .columns import Table
 from .lanes import Spans
 from .manifest import Manifest, Schema
 from .stream import Stream, span_segments
@@ -54,19 +55,35 @@ class Source(Protocol):
 
 
 class Files:
-    """Mode `file`: shards in a local folder; those of a bucket are downloaded to it first."""
+    """Mode `file`: shards in a local folder; those of a bucket are downloaded to it first, with
+    `content`, that of its manifest.json."""
 
-    def __init__(self, store: Store, shards: Manifest, folder: Path, report: cache.Report) -> None:
-        self.store, self.manifest, self.folder, self.report = store, shards, folder, report
+    def __init__(
+        self, store: Store, shards: Manifest, content: bytes, folder: Path, report: cache.Report
+    ) -> None:
+        self.store, self.manifest, self.content = store, shards, content
+        self.folder, self.report = folder, report
 
     def prepare(self, shards: Iterable[int]) -> None:
         if isinstance(self.store, Folder):
             return
-        own = (self.manifest.shards[number] for number in shards)
-        wanted = [cache.Wanted(shard.name, shard.bytes, shard.sha256) for shard in own]
         with cache.locked(self.folder, self.report):
+            self._keep_manifest()
+            own = (self.manifest.shards[number] for number in shards)
+            wanted = [cache.Wanted(shard.name, shard.bytes, shard.sha256) for shard in own]
             cache.download(self.store, wanted, self.folder, self.report)
-            manifest.write(Folder(self.folder), self.manifest)
+
+    def _keep_manifest(self) -> None:
+        """Its files as they are; the columns are then read from the disk, in every epoch."""
+        here, shards = Folder(self.folder), self.manifest.shards
+        here.put(MANIFEST, self.content)
+        if isinstance(shards, Table) and shards.store is self.store:
+            columns = cache.Wanted(*shards.file)
+            path = self.folder / columns.name
+            if path.exists() and not manifest.sha256_of(path).startswith(columns.sha256):
+                path.unlink()
+            cache.download(self.store, [columns], self.folder, self.report)
+            self.manifest = manifest.parse(self.content, here)
 
     def pieces(self, spans: Iterable[Span], tracks: int) -> Iterator[Piece]:
         for span in spans:
@@ -276,7 +293,7 @@ def open_shards(data: DataSource, config: TrainConfig, report: cache.Report) -> 
     else:
         folder = cache.root() / cache.digest_of("shards", [content.decode()])
         local = data.path if isinstance(store, Folder) else folder
-        source = Files(store, shards, local, report)
+        source = Files(store, shards, content, local, report)
     spans, classes = Spans.of_shards(shards.counts), shards.schema.classes
     turn = config.exif == "on"
     return {"train": Shards(source, shards, spans, config.image_size, classes, turn=turn)}
