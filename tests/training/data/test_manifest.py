@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,13 @@ def test_a_head_that_is_wrong_is_named(tmp_path: Path) -> None:
         (columns("bytes", bytes=10**12), "ends after"),
         (columns("records", at=-8), "Invalid argument"),
     ]
+    whole: dict[str, Any] = {"before": "a", "digits": 5, "after": ""}
+    for key, value in [
+        *(("digits", value) for value in ("x", "5", None, True, 5.0, -1, 0, 21, 10**9, 10**20)),
+        ("before", 1), ("after", None), ("more", 1),
+    ]:  # fmt: skip
+        names = {**whole, key: value}
+        cases.append((partial(dict.update, names=names), "is damaged: "))
     for number, (change, fault) in enumerate(cases):
         assert fault in broken(change, tmp_path / str(number)), fault
 
@@ -171,10 +179,19 @@ def test_of_two_writers_one_manifest_is_whole(tmp_path: Path) -> None:
     assert list(manifest.load(here).names) == ["c", "d", "e"]
 
 
+def test_more_offsets_than_a_number_can_count_are_a_damaged_manifest(tmp_path: Path) -> None:
+    """Each sum of a column has a limit, and a writer may write anything."""
+    shards = [Shard(name, 2**64 - 2, 9, "ab" * 32, 1, (1,)) for name in "ab"]
+    manifest.write(Folder(tmp_path), Manifest(SCHEMA, shards))
+    with pytest.raises(DataError, match="is damaged"):
+        manifest.load(Folder(tmp_path)).shards[0].place(1)
+
+
 def test_names_that_count_need_no_column() -> None:
     assert Pattern.of([f"x/p-{k:03d}.gz" for k in range(12)]) == Pattern("x/p-", 3, ".gz")
     assert Pattern.of(["a-1", "a-2"]) is Pattern.of(["a-0", "a-2"]) is None
     assert Pattern.of(["2000-0", "2000-1"]) == Pattern("2000-", 1, "")
+    assert Pattern.of(["0" * 20]) == Pattern("", 20, "") and Pattern.of(["0" * 21]) is None
 
 
 def test_the_manifest_s_files_are_known_by_their_names(tmp_path: Path) -> None:

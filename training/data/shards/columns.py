@@ -32,6 +32,7 @@ from ..store import Store
 
 # The type codes of `array`: unsigned, of 8, 4 and 1 bytes.
 TYPES = {"records": "Q", "bytes": "Q", "sha256": "B", "every": "I", "offsets": "Q", "names": "B"}
+MOST_DIGITS = 20  # of the number in a name
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,18 @@ class Pattern:
     digits: int
     after: str
 
+    def __post_init__(self) -> None:
+        texts = type(self.before) is str and type(self.after) is str
+        if not (texts and type(self.digits) is int and 1 <= self.digits <= MOST_DIGITS):
+            raise ValueError(f"names of shards {vars(self)}")
+
     def name(self, number: int) -> str:
         return f"{self.before}{number:0{self.digits}d}{self.after}"
 
     @staticmethod
     def of(names: Sequence[str]) -> Pattern | None:
         """The pattern of these names; None where they have none."""
-        for zeros in re.finditer(r"(?<!\d)0+(?!\d)", names[0]) if names else ():
+        for zeros in re.finditer(rf"(?<!\d)0{{1,{MOST_DIGITS}}}(?!\d)", names[0]) if names else ():
             pattern = Pattern(names[0][: zeros.start()], len(zeros[0]), names[0][zeros.end() :])
             if all(pattern.name(number) == name for number, name in enumerate(names)):
                 return pattern
@@ -220,7 +226,8 @@ class Table(Sequence[Shard]):
     def starts(self) -> array[int]:
         """How many offsets there are before those of each shard."""
         pairs = zip(self.records, self.every, strict=True)
-        return array("Q", accumulate(starmap(known_offsets, pairs), initial=0))
+        with self.checked():
+            return array("Q", accumulate(starmap(known_offsets, pairs), initial=0))
 
     @cached_property
     def listed(self) -> list[str]:
