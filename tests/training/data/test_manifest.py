@@ -78,7 +78,10 @@ def test_an_older_manifest_is_read_as_before(tmp_path: Path) -> None:
     assert (old.counts, old.sizes) == ([10 + k for k in range(12)], [10_000 + k for k in range(12)])
 
 
-def test_an_older_manifest_knows_wrong_offsets_and_names(tmp_path: Path) -> None:
+HASHES = ("zz", "abcd", None, 5, "AB" * 32, "ab" * 32 + "\n")
+
+
+def test_an_older_manifest_knows_what_is_wrong_in_a_shard(tmp_path: Path) -> None:
     shards = shards_of(*COUNTED)
     whole = json.loads(version_1(Manifest(SCHEMA, shards)))
     here = Folder(tmp_path)
@@ -89,14 +92,22 @@ def test_an_older_manifest_knows_wrong_offsets_and_names(tmp_path: Path) -> None
         ("name", "../x", "name of a shard '../x'"),
         ("name", "/x", "name of a shard '/x'"),
         ("bytes", -1, "sizes of shard part-00002"),
+        *((key, 10.0, "sizes of shard part-00002") for key in ("records", "bytes", "every")),
+        *(("records", value, "sizes of shard part-00002") for value in (None, "9", True, 2**63)),
+        ("offsets", [5.0], "sizes of shard part-00002"),
+        ("name", 5, "name of a shard 5"),
+        *(("sha256", value, "sha256 of shard part-00002") for value in HASHES),
     ]
     for key, value, fault in changes:
         document = json.loads(json.dumps(whole))
         document["shards"][2][key] = value
+        if key == "records":  # the sum is that of the shards
+            document["records"] += value - 12 if isinstance(value, (int, float)) else 0
         with pytest.raises(DataError, match=f"is damaged: {fault}"):
             manifest.parse(json.dumps(document).encode(), here)
     for shard in whole["shards"]:
         del shard["offsets"], shard["every"]
+        shard["sha256"] = ""
     found = manifest.parse(json.dumps(whole).encode(), here)
     assert found.shards[0].place(7) == (0, 7)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from .columns import Shard, Table, name_fault, offsets_fault, packed
 FORMAT = "railhead-shards"
 VERSION = 2
 ENCODINGS = ("uint8", "float32", "int64", "image")
+SHA256 = re.compile(r"[0-9a-f]{64}|")
 PIECES = 32  # of a shard, between offsets
 PIECE = 8 << 20  # bytes that are read at once
 
@@ -145,9 +147,14 @@ def shards_of_version_1(document: dict[str, Any]) -> tuple[Shard, ...]:
         for shard in document["shards"]
     )
     for shard in shards:
-        if shard.records < 0 or shard.bytes < 0:
+        if type(shard.name) is not str or name_fault(shard.name):
+            raise ValueError(f"name of a shard {shard.name!r}")
+        numbers = (shard.records, shard.bytes, shard.every, *shard.offsets)
+        if not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
             raise ValueError(f"sizes of shard {shard.name}")
-        if fault := name_fault(shard.name) or offsets_fault(shard):
+        if type(shard.sha256) is not str or not SHA256.fullmatch(shard.sha256):
+            raise ValueError(f"sha256 of shard {shard.name}")
+        if fault := offsets_fault(shard):
             raise ValueError(fault)
     return shards
 
