@@ -217,6 +217,21 @@ def shards_that_are_downloaded_are_read_from_the_disk_alone(folder: Path) -> Non
 
 
 @case
+def an_offset_that_is_wrong_is_named_and_not_the_shard(folder: Path) -> None:
+    shards = sharded(folder)
+    places = json.loads((shards / MANIFEST).read_text())["columns"]["offsets"]
+    source, _ = downloaded(shards, folder / "own")
+    source.prepare([1])
+    for (path,) in ((folder / "own").glob("*.columns"), shards.glob("*.columns")):
+        content = bytearray(path.read_bytes())
+        content[places["at"] + places["bytes"] // 2] ^= 1  # of the second shard of three
+        path.write_bytes(content)
+    near, again = load("shards", shards).train, downloaded(shards, folder / "own")[0]
+    for found in (near.find_fault(), again.find_fault()):
+        assert f"{MANIFEST} is damaged: offsets of shard shard-00001" in found
+
+
+@case
 def columns_that_were_damaged_on_the_disk_are_downloaded_again(folder: Path) -> None:
     downloaded(kept_shards(), folder / "own")[0].prepare([0])
     (columns,) = (folder / "own").glob("*.columns")

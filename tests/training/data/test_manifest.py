@@ -41,7 +41,7 @@ def version_1(found: Manifest) -> bytes:
         "version": 1,
         "records": found.records,
         "schema": asdict(found.schema),
-        "shards": [asdict(shard) for shard in found.shards],
+        "shards": [{**vars(shard), "offsets": list(shard.offsets)} for shard in found.shards],
     }
     return json.dumps(document).encode()
 
@@ -170,6 +170,36 @@ def test_columns_that_are_wrong_are_named_when_they_are_read(tmp_path: Path) -> 
         path.unlink()
     with pytest.raises(DataError, match="No such file"):
         manifest.load(Folder(tmp_path))
+
+
+def test_each_wrong_bit_of_an_offset_is_found(tmp_path: Path) -> None:
+    """Mode `file` begins to read there. The shards are as they should be."""
+    folder = tmp_path / "a"
+    make_shards(folder, shards=2, count=4, size=9)
+    here, head = Folder(folder), json.loads((folder / MANIFEST).read_text())
+    assert manifest.verify(here).records == 8
+    path, place = folder / head["file"], head["columns"]["offsets"]
+    whole = path.read_bytes()
+    assert place["bytes"] == 2 * 3 * 8
+    for bit in range(8 * place["bytes"]):
+        content = bytearray(whole)
+        content[place["at"] + bit // 8] ^= 1 << bit % 8
+        path.write_bytes(content)
+        name = f"shard-{bit // (3 * 64)}.tfrecord"
+        with pytest.raises(DataError, match=f"{MANIFEST} is damaged: offsets of shard {name}"):
+            manifest.verify(Folder(folder))
+
+
+def test_offsets_of_an_older_manifest_are_verified(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    make_shards(folder)
+    (folder / MANIFEST).write_bytes(version_1(manifest.load(Folder(folder))))
+    document = json.loads((folder / MANIFEST).read_text())
+    assert manifest.verify(Folder(folder)).records == 150
+    document["shards"][1]["offsets"][3] += 1
+    (folder / MANIFEST).write_text(json.dumps(document))
+    with pytest.raises(DataError, match="is damaged: offsets of shard shard-1"):
+        manifest.verify(Folder(folder))
 
 
 def test_of_two_writers_one_manifest_is_whole(tmp_path: Path) -> None:

@@ -182,7 +182,8 @@ def check_sizes(store: Store, manifest: Manifest) -> None:
 
 
 def verify(store: Store) -> Manifest:
-    """Read every byte: sizes, hashes and numbers of records; DataError names the wrong shard."""
+    """Read every byte: sizes, hashes, and numbers and places of records; DataError names the wrong
+    shard."""
     manifest = load(store)
     check_sizes(store, manifest)
     for shard in manifest.shards:
@@ -197,10 +198,12 @@ def verify_shard(store: Store, shard: Shard) -> None:
         store.read_range(shard.name, start, min(start + PIECE, shard.bytes))
         for start in range(0, shard.bytes, PIECE)
     )
-    records = 0
+    records, end, offsets = 0, 0, []
     try:
-        for _ in frames(_hashed(pieces, digest), path):
-            records += 1
+        for frame in frames(_hashed(pieces, digest), path):
+            if records and records % max(1, shard.every) == 0:
+                offsets.append(end)
+            records, end = records + 1, end + frame
     except DataError:
         if digest.hexdigest() == shard.sha256:
             raise
@@ -208,6 +211,8 @@ def verify_shard(store: Store, shard: Shard) -> None:
         raise DataError(f"{path} is altered: its sha256 is not the manifest's")
     if records != shard.records:
         raise DataError(f"{path} has {records} records, the manifest says {shard.records}")
+    if shard.offsets and list(shard.offsets) != offsets:
+        raise DataError(f"{store.uri}/{MANIFEST} is damaged: offsets of shard {shard.name}")
 
 
 def sha256_of(path: Path) -> str:
