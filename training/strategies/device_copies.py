@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.data.ops import multi_device_iterator_ops
 
 MAKE = "_create_device_dataset"  # tf.data has no public way to the options of these data sets
 
 
 def end_at_once() -> None:
-    """Without a thread that tunes them: there is nothing to tune.
+    """Without a thread that tunes them: there is nothing to tune. A TensorFlow that makes these
+    data sets elsewhere is left as it is.
 
     An iterator waits for that thread when it is deleted. The thread sleeps through the message that
     it should end where it reads the flag before the flag is set: for as long as the iterator has
     existed, up to 60 s, at the end of one run in two or more (TensorFlow 2.18.1 and 2.21.0,
     model.cc `OptimizeLoop`, cancellation.cc).
     """
-    make = getattr(multi_device_iterator_ops, MAKE, None)
-    if make is None or hasattr(make, "railhead"):
-        return
+    with suppress(ImportError):
+        from tensorflow.python.data.ops import multi_device_iterator_ops
 
-    def make_untuned(*args: Any) -> Any:
-        return make(*args).with_options(untuned())
+        make = getattr(multi_device_iterator_ops, MAKE, None)
+        if make is None or hasattr(make, "railhead"):
+            return
 
-    make_untuned.railhead = True  # type: ignore[attr-defined]
-    setattr(multi_device_iterator_ops, MAKE, make_untuned)
+        def make_untuned(*args: Any) -> Any:
+            return make(*args).with_options(untuned())
+
+        make_untuned.railhead = True  # type: ignore[attr-defined]
+        setattr(multi_device_iterator_ops, MAKE, make_untuned)
 
 
 def untuned() -> Any:

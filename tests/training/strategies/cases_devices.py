@@ -6,8 +6,10 @@ There is no GPU: TensorFlow's lists of devices are replaced.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -120,6 +122,20 @@ def no_copy_of_data_to_a_device_has_a_thread_that_ends_late(folder: Path) -> Non
         feeds = [strategy.iterate(lambda _: tf.data.Dataset.range(3)) for _ in range(2)]
     assert [int(next(feed)) for feed in feeds] == [0, 0]
     assert [data.options().autotune.enabled for data in made] == [False, False]
+
+
+@case
+def a_tensorflow_without_the_module_of_these_copies_trains(folder: Path) -> None:
+    """It is a private one, and may have another name in the next TensorFlow."""
+    name = multi_device_iterator_ops.__name__
+    package, _, own = name.rpartition(".")
+    try:
+        with replaced(sys.modules[package], **{own: None}):
+            delattr(sys.modules[package], own)
+            sys.modules[name] = None  # type: ignore[assignment]
+            importlib.reload(device_copies).end_at_once()
+    finally:
+        sys.modules[name] = multi_device_iterator_ops
 
 
 @case
