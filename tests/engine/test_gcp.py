@@ -129,7 +129,8 @@ def test_a_change_of_config_changes_what_it_names_and_no_more(stack: Stack, clou
 def test_another_size_of_disks_replaces_no_machine(stack: Stack, cloud: Cloud) -> None:
     stack.config(count=1).up().ended(0)
     before = set(cloud.things)
-    larger = stack.config(disk_gb=200).up("--expect-no-changes").ended(0)
+    larger = stack.config(disk_gb=200).up().ended(0)
+    assert not changes(larger)  # but the price
     where = "--zone us-central1-a --project p-12345"
     assert f"gcloud compute disks resize t4-1 --size 200GB {where}" in larger.text
     smaller = stack.config(disk_gb=60).up().ended(0, "t4-1 keeps its disk of 100 GB")
