@@ -146,7 +146,9 @@ def test_kept_machines_power_off_at_once_with_keep_0(machines: Callable[..., Mac
 def test_no_stop_leaves_them_on(machines: Callable[..., Machines]) -> None:
     both = machines("exit 0", keep_minutes=None)
     wait_until(
-        lambda: not both.as_rail("pgrep -f '[s]upervisor.supervisor'"), 20, "the supervisor has ended"
+        lambda: not both.as_rail("pgrep -f '[s]upervisor.supervisor'"),
+        20,
+        "the supervisor has ended",
     )
     assert not both.as_rail("pgrep -f '[s]upervisor.stop_machines'")
     assert both.result()["state"] == "succeeded" and both.chief.is_on and both.other.is_on
