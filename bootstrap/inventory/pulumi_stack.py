@@ -233,7 +233,7 @@ def set_region(stack: str, region: str) -> None:
         if process.returncode and args[0] == "set":
             raise RailheadError(
                 f"stack {stack}: region cannot be set: {process.stderr.strip()}",
-                hint=f"pulumi config set region {region} --stack {shlex.quote(stack)}",
+                hint=f"pulumi config set region {shlex.quote(region)} --stack {shlex.quote(stack)}",
             )
 
 

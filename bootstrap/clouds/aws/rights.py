@@ -188,7 +188,9 @@ BESIDES = {
     "iam": "simulate_principal_policy",
     "ec2": "describe_regions describe_volumes describe_snapshots describe_addresses delete_volume"
     " delete_snapshot disassociate_address release_address"
-    " describe_vpc_block_public_access_options get_ebs_default_kms_key_id",
+    " describe_vpc_block_public_access_options get_ebs_default_kms_key_id"
+    " describe_spot_price_history",
+    "pricing": "get_products",
     "kms": "describe_key",
     "scheduler": "list_schedules",
     "s3": "list_buckets get_bucket_tagging get_bucket_location delete_bucket",
