@@ -90,8 +90,8 @@ check:
 	  $(mypy) bootstrap stacks training benchmarks railhead pages fabfile.py scripts/lock scripts/wheel_types.py && \
 	  $(mypy) $(typed) && $(mypy) $(typed_stacks); \
 	  code=$$?; wait; exit $$code
-	@# eight workers on two cores: most tests wait for hosts, engines and servers
-	$(bin)/pytest -n 8 --dist loadfile --no-loadscope-reorder --durations=25
+	@# six workers on two cores: most tests wait for hosts, engines and servers
+	$(bin)/pytest -n 6 --dist loadfile --no-loadscope-reorder --durations=25
 
 # Whether the tests notice faults that are put into the product: tests/mutants, or ROOMS of it.
 mutants:
