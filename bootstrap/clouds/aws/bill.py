@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, timedelta
 from decimal import Decimal
+from typing import Any
 
 from railhead.documents.lazy import dataclass
 from railhead.money.amount import Amount
 
 from ...errors import RailheadError
-from ..machines import MOST_PAGES, too_many
-from .client import AwsClient, ask, connect
+from .client import AwsClient, connect, pages
 from .kinds import ID
 from .prices import LISTED_IN, number
 
@@ -61,25 +61,19 @@ def billed(since: date, until: date, client: AwsClient | None = None) -> dict[st
         RailheadError: AWS does not answer, refuses, or bills in another currency.
     """
     client = client or connect(LISTED_IN)
-    query = {
+    query: dict[str, Any] = {
         "TimePeriod": {"Start": f"{since}", "End": f"{until + timedelta(days=1)}"},
         "Granularity": "DAILY",
         "Metrics": [METRIC],
         "GroupBy": [{"Type": "TAG", "Key": ID}],
-        "Filter": {"Tags": {"Key": ID, "MatchOptions": ["ABSENT"]}},
+        "Filter": {"Not": {"Tags": {"Key": ID, "MatchOptions": ["ABSENT"]}}},
     }
-    query["Filter"] = {"Not": query["Filter"]}
+    listed = pages(Answer, client, "ce", "get_cost_and_usage", "NextPageToken", **query)
     found: dict[str, Amount] = {}
-    more: dict[str, str] = {}
-    for _ in range(MOST_PAGES):
-        page = ask(Answer, client, "ce", "get_cost_and_usage", **query, **more)
-        for group in (group for span in page.ResultsByTime for group in span.Groups):
-            own_id = group.Keys[0].partition("$")[2]
-            found[own_id] = found.get(own_id, Amount()) + _amount(group.Metrics[METRIC])
-        if not page.NextPageToken:
-            return found
-        more = {"NextPageToken": page.NextPageToken}
-    raise too_many("AWS get_cost_and_usage")
+    for group in (group for page in listed for span in page.ResultsByTime for group in span.Groups):
+        own_id = group.Keys[0].partition("$")[2]
+        found[own_id] = found.get(own_id, Amount()) + _amount(group.Metrics[METRIC])
+    return found
 
 
 def _amount(figure: Figure) -> Amount:

@@ -18,6 +18,7 @@ from ...errors import RailheadError, UsageError
 from ...host.buckets import s3
 from ...host.buckets.s3 import Call, boto_client, boto_session
 from ..base import NoCredentials, Refused
+from ..machines import MOST_PAGES, too_many
 
 T = TypeVar("T")
 AwsClient = Call
@@ -79,6 +80,28 @@ def ask(kind: type[T], client: AwsClient, service: str, operation: str, **parame
     """
     response = client(service, operation, **parameters)
     return decode(kind, response, what=f"the answer to {operation}", error=RailheadError)
+
+
+def pages(
+    kind: type[T],
+    client: AwsClient,
+    service: str,
+    operation: str,
+    token: str = "NextToken",
+    **parameters: Any,
+) -> Iterator[T]:
+    """The pages of a list, each as of `ask`; the field `token` of a page names the next one.
+
+    Raises:
+        RailheadError: as of `ask`; or there are too many pages.
+    """
+    for _ in range(MOST_PAGES):
+        page = ask(kind, client, service, operation, **parameters)
+        yield page
+        parameters[token] = getattr(page, token)
+        if not parameters[token]:
+            return
+    raise too_many(f"AWS {operation}")
 
 
 def _call(client: Callable[[str], Any], service: str, operation: str, parameters: Any) -> Any:

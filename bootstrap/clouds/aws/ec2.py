@@ -10,8 +10,7 @@ from typing import Any
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.lazy import dataclass
 
-from ..machines import MOST_PAGES, too_many
-from .client import AwsClient, ask
+from .client import AwsClient, ask, pages
 
 STATES = {
     "pending": "starting",
@@ -227,13 +226,6 @@ def enabled_regions(client: AwsClient) -> list[str]:
 def reservations(client: AwsClient, **filters: Collection[str]) -> Iterator[Reservation]:
     """The reservations whose instances pass all filters; `_` stands for `-` in a filter's name."""
     listed = [{"Name": n.replace("_", "-"), "Values": list(v)} for n, v in filters.items()]
-    more: dict[str, str] = {}
-    for _ in range(MOST_PAGES):
-        page = ask(
-            Page, client, "ec2", "describe_instances", Filters=listed, MaxResults=PAGE, **more
-        )
+    named = ("ec2", "describe_instances")
+    for page in pages(Page, client, *named, Filters=listed, MaxResults=PAGE):
         yield from page.Reservations
-        if not page.NextToken:
-            return
-        more = {"NextToken": page.NextToken}
-    raise too_many("EC2 DescribeInstances")

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.codec import decode
@@ -21,8 +21,7 @@ from railhead.money.table import ON_DEMAND, SPOT, Row
 
 from ...errors import RailheadError
 from ..base import SET_PRICE
-from ..machines import MOST_PAGES, too_many
-from .client import AwsClient, ask, connect
+from .client import AwsClient, connect, pages
 
 LISTED_IN = "us-east-1"  # the interface exists in a few regions, for all
 SOURCE, SPOT_SOURCE = "AWS price list", "AWS spot price history"
@@ -103,9 +102,6 @@ class History:
     NextToken: str = ""
 
 
-Page = TypeVar("Page", Products, History)
-
-
 def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:
     """The prices of machine types and of the stacks' disks in a region.
 
@@ -150,27 +146,21 @@ def _entries(client: AwsClient, attributes: Mapping[str, str], types: str = "") 
     filters = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in attributes.items()]
     if types:
         filters.append({"Type": "ANY_OF", "Field": "instanceType", "Value": types})
-    requested = {"ServiceCode": "AmazonEC2", "Filters": filters, "FormatVersion": "aws_v1"}
-    for page in _pages(Products, client, "pricing", "get_products", requested):
+    listed = pages(
+        Products,
+        client,
+        "pricing",
+        "get_products",
+        ServiceCode="AmazonEC2",
+        Filters=filters,
+        FormatVersion="aws_v1",
+    )
+    for page in listed:
         for entry in map(_entry, page.PriceList):
             product = entry.product
             found = {**product.attributes, "productFamily": product.productFamily}
             if attributes.items() <= found.items():
                 yield entry
-
-
-def _pages(
-    kind: type[Page], client: AwsClient, service: str, operation: str, requested: dict[str, Any]
-) -> Iterator[Page]:
-    """All pages of a list; RailheadError where there are too many."""
-    more: dict[str, str] = {}
-    for _ in range(MOST_PAGES):
-        page = ask(kind, client, service, operation, **requested, **more)
-        yield page
-        if not page.NextToken:
-            return
-        more = {"NextToken": page.NextToken}
-    raise too_many(f"AWS {operation}")
 
 
 def _entry(text: str) -> Entry:
@@ -221,14 +211,17 @@ def spot_rows(
     client: AwsClient, region: str, types: Collection[str], now: datetime
 ) -> Iterator[Row]:
     """The spot prices of now: from the lowest to the highest of all zones."""
-    requested = {
-        "InstanceTypes": sorted(types),
-        "ProductDescriptions": ["Linux/UNIX"],
-        "StartTime": now,
-    }
     prices: dict[str, list[str]] = {}
-    pages = _pages(History, client, "ec2", "describe_spot_price_history", requested)
-    for one in (one for page in pages for one in page.SpotPriceHistory):
+    listed = pages(
+        History,
+        client,
+        "ec2",
+        "describe_spot_price_history",
+        InstanceTypes=sorted(types),
+        ProductDescriptions=["Linux/UNIX"],
+        StartTime=now,
+    )
+    for one in (one for page in listed for one in page.SpotPriceHistory):
         if now - one.Timestamp < HISTORY and one.InstanceType in types:
             prices.setdefault(one.InstanceType, []).append(number(one.SpotPrice, one.InstanceType))
     for name, each in prices.items():
