@@ -51,12 +51,11 @@ def bucket(store: Store, region: str | None, cloud: str) -> Iterator[Cost]:
     except NoBucket:
         return
     rate = bucket_rate(cloud, region)
-    month = (rate.amount * (Decimal(contents.size) / GB)).exact if rate.amount.known else None
-    known = contents.whole and month is not None
+    month = (rate.amount * (Decimal(contents.size) / GB)).exact if contents.whole else None
     yield Cost(
         f"bucket {store.url}, {describe_contents(contents)}",
-        float(month) if known and month is not None else None,
+        None if month is None else float(month),
         Command("teardown", destroy=True, with_bucket=True),
         per="month",
-        source=str(rate) if known else "",
+        source="" if month is None else str(rate),
     )
