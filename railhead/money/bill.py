@@ -146,7 +146,7 @@ def bill(existences: Iterable[Existence], now: datetime) -> Bill:
 
 
 def _line(existence: Existence, now: datetime) -> Line:
-    """A clock that differs from the cloud's may put the end before the start: that is no time."""
+    """Where clocks differ, the end may be before the start: then no time has passed."""
     seconds = max(_end(existence, now) - existence.start, timedelta(0)) / timedelta(seconds=1)
     hours = Decimal(str(seconds)) / 3600
     return Line(

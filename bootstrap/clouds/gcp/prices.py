@@ -193,17 +193,9 @@ def price(sku: Sku, unit: str) -> Decimal:
     return tiers[-1].unitPrice.amount
 
 
-WANTED = re.compile(
-    "|".join(
-        re.escape(text)
-        for text in (
-            *(s for s, _ in FAMILIES.values()),
-            *GPUS.values(),
-            *DISKS.values(),
-            "External",
-        )
-    )
-)
+# What the descriptions of the SKUs have that the patterns may fit.
+TEXTS = (*(start for start, _ in FAMILIES.values()), *GPUS.values(), *DISKS.values(), "External")
+KNOWN_SKU = re.compile("|".join(map(re.escape, TEXTS)))
 
 
 def catalogue(client: GoogleClient, day: str) -> Catalogue:
@@ -218,7 +210,7 @@ def catalogue(client: GoogleClient, day: str) -> Catalogue:
     more: dict[str, str] = {}
     for _ in range(MOST_PAGES):
         page = client.get(Skus, path, params={**query, **more})
-        found += [sku for sku in page.skus if WANTED.search(sku.description)]
+        found += [sku for sku in page.skus if KNOWN_SKU.search(sku.description)]
         if not page.nextPageToken:
             return Catalogue(tuple(found), day)
         more = {"pageToken": page.nextPageToken}

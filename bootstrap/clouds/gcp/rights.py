@@ -55,7 +55,7 @@ RESOURCES: dict[str, Part] = {
         when=with_bucket,
     ),
 }
-# One call of ours, which is no resource.
+# A call of ours, not a resource.
 QUOTAS = Part("quotas", "cloudquotas.quotas.update", when=with_quota_request)
 LOOKUPS = Part(
     "lookups",
