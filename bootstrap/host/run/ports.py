@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -58,15 +59,16 @@ def open_again(run_id: str) -> None:
     """Remove the rules of a run on this host, if there are any."""
     nft = shutil.which("nft", path=PLACES)
     if os.geteuid() == 0 and nft is not None:
-        tables = tables_of("" if run_id == "all" else run_id, nft)
-        change(nft, "".join(map(removal, tables)))
+        change(nft, "".join(map(removal, tables_of(run_id, nft))))
 
 
 def tables_of(run_id: str, nft: str) -> list[str]:
-    """The tables of a run; without an id, those of all."""
+    """The tables of a run, one of each daemon; of the run "all", those of all runs."""
     listed = subprocess.run([nft, "list", "tables"], capture_output=True, timeout=SECONDS)
     names = [line.rpartition(" ")[2] for line in listed.stdout.decode().splitlines()]
-    return [name for name in names if name.startswith(table_of(run_id))]
+    # The id of another run may begin with this one, and goes on with more than a pid.
+    of_run = re.compile(TABLE + r"\w+" if run_id == "all" else table_of(run_id) + r"_\d+")
+    return list(filter(of_run.fullmatch, names))
 
 
 def change(nft: str, text: str) -> None:

@@ -16,17 +16,17 @@ from railhead.money.host import Wanted
 from railhead.money.table import shipped
 
 
-def prices(region: str, *, spot: bool = False) -> Any:
-    wanted = Wanted("aws", region, "g4dn.xlarge", spot=spot)
+def prices(region: str, machine: str = "g4dn.xlarge", *, spot: bool = False) -> Any:
+    wanted = Wanted("aws", region, machine, spot=spot)
     return encode(host.documented(host.parts_of(wanted, shipped("aws")), 1).parts)
 
 
 def test_the_result_has_the_price_of_the_hosts_for_its_seconds(home: Path) -> None:
-    """Two hosts, each 0.526 + 100 x 0.08 / 730 + 0.005 per hour."""
-    result = Run(home, says(0, "ok"), prices=prices("us-east-1")).result()
+    """Two hosts, each 24.48 + 100 x 0.08 / 730 + 0.005 per hour: also 0.1 s cost something."""
+    result = Run(home, says(0, "ok"), prices=prices("us-east-1", "p3.16xlarge")).result()
     hours = Decimal(str(result["seconds"])) / 3600
-    each = Decimal("0.531") + Decimal(8) / 730
-    assert result["cost"] == {"usd": f"{2 * hours * each:.4f}"} and result["seconds"] > 0.3
+    each = Decimal("24.485") + Decimal(8) / 730
+    assert result["cost"] == {"usd": f"{2 * hours * each:.4f}"} != {"usd": "0.0000"}
 
 
 def test_a_spot_price_is_a_range() -> None:

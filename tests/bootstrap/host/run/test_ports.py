@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import socket
@@ -15,6 +16,7 @@ from bootstrap.host.run import end_processes, ports
 from railhead.documents.runs.run import RunDocument
 
 NOBODY = 65534
+CLONE_NEWNET = 0x40000000
 CONNECT = """import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20):
     pass
@@ -36,6 +38,19 @@ def connects(address: tuple[str, int], user: int) -> bool:
     """Whether a process of this user reaches the port."""
     argv = ["/usr/bin/python3", "-I", "-c", CONNECT, address[0], str(address[1])]
     return subprocess.run(argv, user=user, cwd="/", capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def own_network() -> Iterator[None]:
+    """This thread and its children in a network of their own: other tests end "all" runs."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net") as shared:
+        assert libc.unshare(CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+        try:
+            subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+            yield
+        finally:
+            assert libc.setns(shared.fileno(), CLONE_NEWNET) == 0
 
 
 @pytest.fixture
@@ -71,6 +86,7 @@ def test_the_ports_of_a_process_are_those_on_which_it_listens(
 
 
 @pytest.mark.root
+@pytest.mark.usefixtures("own_network")
 def test_other_users_of_the_host_do_not_reach_a_rank_until_the_run_has_ended(
     listener: socket.socket, daemon: tuple[int, int], run: RunDocument
 ) -> None:
@@ -82,5 +98,7 @@ def test_other_users_of_the_host_do_not_reach_a_rank_until_the_run_has_ended(
         ports.close(run, pid)
     for place in (("127.0.0.1", port), ("127.0.0.3", port), ("127.0.0.1", daemon[1])):
         assert not connects(place, NOBODY) and connects(place, 0)
+    end_processes.end_run("ports-of")  # another run, with whose id this one begins
+    assert not connects(("127.0.0.1", port), NOBODY)
     end_processes.end_run(run.run_id)
     assert connects(("127.0.0.1", port), NOBODY)
