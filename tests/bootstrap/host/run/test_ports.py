@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from standins.runs.run_documents import run_document
@@ -44,7 +45,7 @@ def connects(address: tuple[str, int], user: int) -> bool:
 def own_network() -> Iterator[None]:
     """This thread and its children in a network of their own: other tests end "all" runs."""
     libc = ctypes.CDLL(None, use_errno=True)
-    with open("/proc/thread-self/ns/net") as shared:
+    with Path("/proc/thread-self/ns/net").open() as shared:
         assert libc.unshare(CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
         try:
             subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
