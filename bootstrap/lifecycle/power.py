@@ -6,9 +6,10 @@ States and addresses are read from the cloud by machine id, never from Pulumi's 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from math import floor
 
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
@@ -19,6 +20,7 @@ from ..clouds import base, bucket
 from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
 from ..clouds.host_key_store import HostKeyStore
 from ..console.output import Reporter, confirm, print_result
+from ..console.text import duration
 from ..console.wait import Clock, wait_until
 from ..costs import bill, budget, ledger
 from ..errors import (
@@ -33,6 +35,7 @@ from ..errors import (
 from ..inventory import local_state, stack_records
 from ..inventory.hosts import Host, Inventory
 from ..inventory.stack_records import KnownMachine
+from ..runs.launch import StopPolicy
 from ..ssh import connect
 from ..ssh.connect import Sessions
 from ..ssh.host_keys import ChangedHostKey, UnknownHostKey
@@ -135,12 +138,36 @@ def chief_started(
 
 def _chief_alone(status: ClusterStatus) -> ClusterStatus:
     """The status of the chief, with its part of the price."""
-    whole, chief = status.inventory, status.inventory.chief.name
-    price = whole.price and scaled(whole.price, len(whole.hosts), 1)
+    chief = status.inventory.chief.name
     states = {name: state for name, state in status.instance_states.items() if name == chief}
-    return replace(
-        status, inventory=replace(whole.only([chief]), price=price), instance_states=states
-    )
+    return replace(status, inventory=_part(status.inventory, [chief]), instance_states=states)
+
+
+def _part(whole: Inventory, names: Collection[str]) -> Inventory:
+    """These hosts, with their part of the price."""
+    part = whole.only(names)
+    price = whole.price and scaled(whole.price, len(whole.hosts), len(part.hosts))
+    return replace(part, price=price)
+
+
+def check_time_to_live(status: ClusterStatus, seconds: float, report: Reporter) -> None:
+    """Before the chief serves for so long: UsageError as before a run of that length, and where
+    the budget of the stack ends earlier, with the other machines that run now."""
+    whole, chief, hours = status.inventory, status.inventory.chief.name, seconds / 3600
+    if not whole.is_managed:
+        return
+    runs = [name for name in whole.names if name == chief or name not in status.not_running]
+    wanted = StopPolicy(keep_minutes=0, max_hours=hours)
+    found = stop_policy.within_budget(_part(whole, runs), wanted, time.time())
+    if found.max_hours is not None and found.max_hours < hours:
+        rest = floor(found.max_hours * 100) / 100  # never more than is left
+        raise UsageError(
+            f"the budget of the stack is spent in {rest:g} hours, before the time-to-live of "
+            f"{duration(seconds)} is over",
+            hint=f"the same command with --hours {rest:g}",
+        )
+    if chief in status.instance_states and chief not in status.not_running:
+        report(stop_policy.check_before_run(whole.only([chief]), StopPolicy()))
 
 
 def at_addresses(whole: Inventory, part: Inventory) -> Inventory:

@@ -39,10 +39,14 @@ def open_notebook(
     cluster, chief = status.inventory.name, status.inventory.chief.name
     endpoint = Deployed(notebook.NAME, cluster, chief, notebook.PORT, source.run_id)
     refuse_elsewhere(endpoint)
+    if is_stopped := chief in status.not_running:
+        power.check_time_to_live(status, seconds, print_lines)
     with power.chief_started(status, print_lines) as inventory, chief_place(inventory) as place:
         session = place.session
         token = notebook.running(session)
         if token is None:
+            if not is_stopped:
+                power.check_time_to_live(status, seconds, print_lines)
             check_deadline(place, seconds)
             endpoint = replace(endpoint, port=choose_port(place, port, notebook.PORT))
             folder = source.run.folder if source.run else "~"

@@ -100,7 +100,7 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: ModelS
 
     Raises:
         UsageError: there is no model or no runtime, an endpoint with this name is running, or the
-            machine's deadline is before the end of the time-to-live.
+            machine's deadline or the stack's budget is before the end of the time-to-live.
     """
     cluster, chief = status.inventory.name, status.inventory.chief.name
     endpoint = Deployed(request.name, cluster, chief, PORT, source.run_id)
@@ -110,6 +110,7 @@ def deploy_on_host(status: ClusterStatus, request: DeployRequest, source: ModelS
         raise source.no_model_error(HERE)
     if request.update and chief in status.not_running:
         raise no_new_version(request.name)
+    power.check_time_to_live(status, request.seconds, print_lines)
     with power.chief_started(status, print_lines) as inventory, chief_place(inventory) as place:
         check_deadline(place, request.seconds)
         exists = refuse_second(place, request)

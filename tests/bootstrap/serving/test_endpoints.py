@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 from invoke.exceptions import Exit
+from standins import registered_cloud
 from standins.options import typed
 from standins.runs.run_documents import record_run, run_document, run_json
 
@@ -37,6 +40,7 @@ from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
 from bootstrap.workflows.serving import check_free, deploy_on_host, deploy_trained, undeploy
 from railhead.documents.agent.commands import CommandResult
+from railhead.documents.cluster import ClusterPrice
 from railhead.documents.options.serving import DeployOptions
 from railhead.documents.runs.run import RunData
 from railhead.documents.runs.run_record import RunRecord
@@ -291,6 +295,72 @@ def test_a_notebook_that_cannot_open_starts_no_machine(monkeypatch: pytest.Monke
     monkeypatch.setattr(Target, "status", lambda _: pytest.fail("the stack was read"))
     with pytest.raises(Exit, match="run 'typo' is not recorded here"):
         serving_tasks.notebook.body(None, run="typo")
+
+
+class ArmedCloud:
+    """Its own deadline of the machines is in this state."""
+
+    def __init__(self, state: str) -> None:
+        self.found = Deadline("stop", None, state, "EC2", "each start")
+
+    def deadlines(self) -> dict[str, Deadline]:
+        return {"h1": self.found}
+
+
+def with_budget(status: ClusterStatus, budget: float) -> ClusterStatus:
+    """Its two machines cost 1 USD an hour each."""
+    hosts = (*status.inventory.hosts, Host("h2", "h2", id="i-2"))
+    price = ClusterPrice(2.0, "USD", "the stack's config", "")
+    states = {**status.instance_states, "h2": InstanceState("stopped", None, "EC2", "now")}
+    return ClusterStatus(
+        replace(status.inventory, hosts=hosts, price=price, budget=budget), states, "aws"
+    )
+
+
+@pytest.mark.parametrize(("budget", "is_spent"), [(2.99, True), (3.0, False)])
+@pytest.mark.parametrize("what", ["deploy", "notebook"])
+def test_a_time_to_live_beyond_the_budget_of_the_stack_starts_no_machine(
+    what: str, budget: float, is_spent: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The chief alone is started, at 1 USD per hour, for 3 hours."""
+    (tmp_path / "m.keras").touch()
+    status, request = with_budget(stopped(), budget), DeployRequest("m", hours=3)
+    body = {
+        "deploy": partial(deploy_on_host, status, request, ModelSource(None, tmp_path)),
+        "notebook": partial(open_notebook, status, None, 8888, None, 3 * 3600),
+    }[what]
+    if is_spent:
+        assert "spent in 2.99 hours" in refused_before_the_start(monkeypatch, body)
+        return
+
+    def starts(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(power, "start", starts)
+    with pytest.raises(KeyboardInterrupt):
+        body()
+
+
+def test_machines_that_run_beside_an_endpoint_spend_the_budget_too() -> None:
+    status = with_budget(stopped(), 4)
+    running = {"h2": InstanceState("running", None, "EC2", "now")}
+    both = replace(status, instance_states={**status.instance_states, **running})
+    power.check_time_to_live(status, 3 * 3600, print)
+    with pytest.raises(UsageError, match="is spent in 2 hours") as refused:
+        power.check_time_to_live(both, 3 * 3600, print)
+    assert refused.value.hint.endswith("--hours 2")
+
+
+@pytest.mark.parametrize("state", ["armed", "past"])
+def test_an_endpoint_needs_the_deadline_of_the_cloud_as_a_run_does(
+    state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered_cloud.register(monkeypatch, "aws", ArmedCloud(state))
+    running = {"h1": InstanceState("running", None, "EC2", "now")}
+    status, printed = replace(stopped(), instance_states=running), list[str]()
+    with nullcontext() if state == "armed" else pytest.raises(UsageError, match="is past"):
+        power.check_time_to_live(status, 3600, printed.append)
+        assert len(printed) == 1
 
 
 def test_a_failure_after_the_start_says_that_the_machines_run(
