@@ -11,7 +11,7 @@ from railhead.documents.cluster import ClusterPrice
 from railhead.money import host
 from railhead.money.amount import Amount
 from railhead.money.bill import Price, hours_for
-from railhead.money.host import Part, Wanted
+from railhead.money.host import DiskSpec, HostSpec, Part
 from railhead.money.table import shipped
 
 from .clouds import CLOUDS
@@ -27,21 +27,21 @@ def parts(config: ClusterConfig) -> tuple[Part, ...]:
         return (Part(host.MACHINE, Price("price of the machines", each, each, "h", "", source)),)
     if CLOUDS[config.cloud].free:
         return ()
-    return host.parts_of(wanted(config), config.rates or shipped(config.cloud))
+    return host.parts_of(spec_of(config), config.rates or shipped(config.cloud))
 
 
-def wanted(config: ClusterConfig) -> Wanted:
-    """The machine whose prices are looked up."""
+def spec_of(config: ClusterConfig) -> HostSpec:
+    """What the price of each host depends on."""
     machine = config.machine
     assert machine
-    return Wanted(
+    return HostSpec(
         config.cloud,
         config.region,
         config.machine_type,
         (machine.gpu, machine.gpus) if machine.gpu else None,
         machine.vcpus,
         config.spot,
-        config.disk_gb,
+        DiskSpec(config.disk_gb, config.disk_mbps, config.disk_iops),
     )
 
 

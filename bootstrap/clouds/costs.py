@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
+from railhead.money.amount import total
 from railhead.money.bill import HOURS, Rate
-from railhead.money.host import DISK
+from railhead.money.host import DiskSpec, disk_parts
 from railhead.money.table import OBJECTS, shipped
 
 from ..errors import Command
@@ -23,9 +24,11 @@ def per_day(rate: Rate, quantity: int | Decimal = 1) -> float | None:
     return None if usd is None else float(usd / HOURS[rate.unit])
 
 
-def disk_rate(cloud: str, kind: str, region: str | None) -> Rate:
-    """The price of a disk."""
-    return shipped(cloud).rate(DISK, kind, region)
+def disk_per_day(disk: DiskSpec, cloud: str, kind: str, region: str | None) -> float | None:
+    """USD per day of a disk; None for an unknown price."""
+    parts = disk_parts(disk, cloud, kind, region, shipped(cloud))
+    usd = (total(part.per_hour for part in parts) * 24).exact
+    return None if usd is None else float(usd)
 
 
 def bucket_rate(cloud: str, region: str | None) -> Rate:
@@ -39,9 +42,9 @@ def bucket_per_day(cloud: str, region: str | None, contents: BucketContents) -> 
     return per_day(bucket_rate(cloud, region), gigabytes) if contents.whole else None
 
 
-def disk(what: str, gigabytes: int, rate: Rate) -> Cost:
-    """A disk at a price per GB and month."""
-    return Cost(what, per_day(rate, gigabytes), Command("teardown", destroy=True))
+def disk(what: str, usd_per_day: float | None) -> Cost:
+    """A disk of a stack."""
+    return Cost(what, usd_per_day, Command("teardown", destroy=True))
 
 
 def bucket(store: Store, region: str | None, cloud: str) -> Iterator[Cost]:

@@ -11,7 +11,7 @@ from railhead.documents.lazy import dataclass
 from railhead.money import host
 from railhead.money.amount import Amount, total
 from railhead.money.bill import FIRST_MINUTE, Existence, Price, Rate, UnknownPrice, bill, machine
-from railhead.money.host import DISK, Part
+from railhead.money.host import Part
 
 from .ledger import BilledMachine, Ledger, Start
 
@@ -40,7 +40,7 @@ def existences(billed: BilledMachine, period: Period) -> Iterator[Existence]:
     for start in billed.starts:
         if inside := period.part(start.at, start.until):
             for part in _parts(billed, start):
-                if part.what != DISK:
+                if not part.is_of_disk:
                     yield from _of_start(part, start, inside)
     yield from _disks(billed, period)
 
@@ -73,7 +73,7 @@ def _disks(billed: BilledMachine, period: Period) -> Iterator[Existence]:
     for begin, end, start in zip(begins, ends, billed.starts or (None,), strict=True):
         if inside := period.part(begin, end):
             for part in _parts(billed, start):
-                if part.what == DISK:
+                if part.is_of_disk:
                     first, last = map(moment, inside)
                     yield Existence(part.what, part.rate, first, last, part.quantity)
 

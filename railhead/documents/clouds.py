@@ -10,7 +10,9 @@ class CommonFacts:
     """`scheme` is that of its buckets' addresses. `no_capacity` are texts of its refusals for
     capacity, in its API and in Pulumi's errors. `default_region` is that of a stack whose config
     has none, `ssh_user` the login name of its machines, and `disk_type` the type of their disks.
-    `region_form` is what the names of its regions match: no two clouds have one in common."""
+    `region_form` is what the names of its regions match: no two clouds have one in common.
+    `disk_includes` are the MiB/s and the IOPS that the price of a disk includes; None where they
+    follow from its size."""
 
     scheme: str
     no_capacity: tuple[str, ...]
@@ -18,6 +20,7 @@ class CommonFacts:
     ssh_user: str
     disk_type: str
     region_form: str
+    disk_includes: tuple[int, int] | None = None
 
 
 POWER_OFF = ("sudo", "-n", "systemctl", "poweroff")  # of a machine that a stack created
@@ -29,6 +32,7 @@ COMMON_FACTS = {
         "ubuntu",
         "gp3",
         r"[a-z]{2,}(-[a-z]+)+-\d+",
+        (125, 3000),
     ),
     "gcp": CommonFacts(
         "gs",

@@ -108,7 +108,7 @@ class PricePart:
     what: str
     name: str
     quantity: float
-    unit: str = key(choices=("h", "GB-month"))
+    unit: str = key(choices=("h", "GB-month", "MiBps-month", "IOPS-month"))
     usd: str | None = key(None, pattern=DECIMAL)
     high: str | None = key(None, pattern=DECIMAL, omit=True)
     day: str = ""

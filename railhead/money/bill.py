@@ -17,7 +17,8 @@ from .amount import Amount, total
 FIRST_MINUTE = timedelta(minutes=1)
 HOURS_A_MONTH = 730
 MISSING = "no table and no answer of the cloud has it"
-HOURS = {"h": Decimal(1), "GB-month": Decimal(HOURS_A_MONTH)}  # in one unit
+MONTHLY = ("GB-month", "MiBps-month", "IOPS-month")
+HOURS = {"h": Decimal(1), **dict.fromkeys(MONTHLY, Decimal(HOURS_A_MONTH))}  # in one unit
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Price:
     """One price: from `low` to `high` USD for each `unit` of `what`.
 
     Attributes:
-        unit: `h`, `GB-month`, or `GB` for what is sent once.
+        unit: a key of HOURS, or `GB` for what is sent once.
         day: when it was read, 2026-07-20.
         source: who says so.
     """

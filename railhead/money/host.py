@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 
@@ -16,6 +16,7 @@ from .bill import HOURS, Price, Rate, UnknownPrice
 from .table import ADDRESS, Rates
 
 MACHINE, DISK, PUBLIC = "machine", "disk", "address"
+THROUGHPUT, IOPS = "throughput", "iops"  # of a disk, beyond what its price includes
 CURRENCY = "USD"
 
 
@@ -32,10 +33,24 @@ class Part:
         """For one hour."""
         return self.rate.amount * (self.quantity / HOURS[self.rate.unit])
 
+    @property
+    def is_of_disk(self) -> bool:
+        """Whether it is billed as long as the disk exists, also while the host is stopped."""
+        return self.what in (DISK, THROUGHPUT, IOPS)
+
 
 @dataclass(frozen=True)
-class Wanted:
-    """A machine of a stack: `gpus` are a type and a number."""
+class DiskSpec:
+    """Its size and, where its cloud sells them apart, the MiB/s and IOPS that it is given."""
+
+    gigabytes: int = 100
+    mbps: int = 0
+    iops: int = 0
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """What the price of a host of a stack depends on: `gpus` are a type and a number."""
 
     cloud: str
     region: str | None
@@ -43,18 +58,32 @@ class Wanted:
     gpus: tuple[str, int] | None = None
     vcpus: int | None = None
     spot: bool = False
-    disk_gb: int = 100
+    disk: DiskSpec = DiskSpec()
 
 
-def parts_of(wanted: Wanted, rates: Rates) -> tuple[Part, ...]:
+def parts_of(spec: HostSpec, rates: Rates) -> tuple[Part, ...]:
     """The machine, its disk and its public address."""
-    disk = rates.rate(DISK, COMMON_FACTS[wanted.cloud].disk_type, wanted.region)
-    kind, region, spot = wanted.machine_type, wanted.region, wanted.spot
+    region, spot = spec.region, spec.spot
+    kind = COMMON_FACTS[spec.cloud].disk_type
     return (
-        Part(MACHINE, rates.machine(kind, region, wanted.gpus, wanted.vcpus, spot=spot)),
-        Part(DISK, disk, Decimal(wanted.disk_gb)),
-        Part(PUBLIC, rates.rate(*ADDRESS, wanted.region, spot=wanted.spot)),
+        Part(MACHINE, rates.machine(spec.machine_type, region, spec.gpus, spec.vcpus, spot=spot)),
+        *disk_parts(spec.disk, spec.cloud, kind, region, rates),
+        Part(PUBLIC, rates.rate(*ADDRESS, region, spot=spot)),
     )
+
+
+def disk_parts(
+    disk: DiskSpec, cloud: str, kind: str, region: str | None, rates: Rates
+) -> Iterator[Part]:
+    """The size of a disk, and the speed that costs beside it."""
+    yield Part(DISK, rates.rate(DISK, kind, region), Decimal(disk.gigabytes))
+    facts = COMMON_FACTS[cloud]
+    if kind != facts.disk_type or facts.disk_includes is None:
+        return
+    given, included = (disk.mbps, disk.iops), facts.disk_includes
+    for what, has, free in zip((THROUGHPUT, IOPS), given, included, strict=True):
+        if has > free:
+            yield Part(what, rates.rate(what, kind, region), Decimal(has - free))
 
 
 def documented(parts: Iterable[Part], hosts: int) -> ClusterPrice:
@@ -131,7 +160,7 @@ def per_hour(parts: Iterable[Part], hosts: int) -> Amount:
 
 def stopped(parts: Iterable[Part]) -> tuple[Part, ...]:
     """What a stopped host is billed for: both clouds take its address back, and keep its disk."""
-    return tuple(part for part in parts if part.what == DISK)
+    return tuple(part for part in parts if part.is_of_disk)
 
 
 def describe(parts: Iterable[Part], hosts: int, hours: float | None = None) -> str:

@@ -29,8 +29,8 @@ class Row:
     """A price of a cloud, in texts, as a table and a kept answer of a cloud have it.
 
     Attributes:
-        kind: `machine`, `vcpu` (with its memory), `gpu` (attached to a machine), `disk`, `address`,
-            `objects` or `traffic`.
+        kind: `machine`, `vcpu` (with its memory), `gpu` (attached to a machine), `disk`, its
+            `throughput` and `iops` beyond what it includes, `address`, `objects` or `traffic`.
         item: the machine type, its family, the type of GPU or of disk.
         market: `on demand` or `spot`; empty where there is no difference.
         usd, high: the price, or the lowest and the highest of a range; otherwise `high` is empty.
@@ -128,6 +128,7 @@ def composed(what: str, parts: Iterable[tuple[Rate, int]]) -> Rate:
 def name_of(kind: str, item: str, region: str | None, *, spot: bool = False) -> str:
     """What is priced, in words: `spot price of g5.xlarge in eu-west-1`."""
     items = {"machine": item, "vcpu": f"a vCPU of {item}", "disk": f"a {item} disk"}
+    items |= {what: f"{what} of a {item} disk" for what in ("throughput", "iops")}
     market = f"{SPOT} " if spot else ""
     place = "" if region == EVERYWHERE else f" in {region or 'no region'}"
     return f"{market}price of {items.get(kind, f'{kind} {item}')}{place}"

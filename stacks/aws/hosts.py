@@ -136,12 +136,12 @@ def _options(config: ClusterConfig, inputs: HostInputs) -> pulumi.ResourceOption
 def _disk(
     config: ClusterConfig, tags: dict[str, pulumi.Input[str]]
 ) -> ec2.InstanceRootBlockDeviceArgs:
-    """Encrypted with the account's EBS key. gp3 gives 0.25 MiB/s per IOPS at most."""
+    """Encrypted with the account's EBS key."""
     return ec2.InstanceRootBlockDeviceArgs(
         volume_type=COMMON_FACTS["aws"].disk_type,
         volume_size=config.disk_gb,
         throughput=config.disk_mbps,
-        iops=max(3000, 4 * config.disk_mbps),
+        iops=config.disk_iops,
         encrypted=True,
         delete_on_termination=True,
         tags=tags,

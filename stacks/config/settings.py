@@ -77,6 +77,11 @@ class ClusterConfig:
         return cloud.machine_type(self.machine_type, self.gpu_type, self.gpu_count)
 
     @property
+    def disk_iops(self) -> int:
+        """What the disk's throughput needs: gp3 gives 0.25 MiB/s per IOPS at most."""
+        return max(3000, 4 * self.disk_mbps)
+
+    @property
     def quota_needs(self) -> tuple[QuotaNeed, ...]:
         """The quotas that the stack needs when all its machines run; empty for local hosts."""
         cloud = CLOUDS[self.cloud]

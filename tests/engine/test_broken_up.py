@@ -44,7 +44,7 @@ def test_an_up_without_capacity_is_named_and_ended(aws: OnAws) -> None:
         assert f"[{name}] deadline scheduled-stop: MISSING" in status.text, status.text
         assert f"[{name}] deadline timer: not read: " in status.text, status.text
     assert "account 123456789012" in status.text and "broke off" in status.text
-    assert "cost: 1.08 USD per hour" in status.text
+    assert "cost: 1.10 USD per hour" in status.text
     status.ended(1, "next: fab up --refresh --stack g4dn   # creates it")
 
     aws.stack.fab(*DESTROY).ended(0, "Receipt for stack g4dn")

@@ -8,9 +8,10 @@ from decimal import Decimal
 
 import pytest
 
+from railhead.documents.clouds import COMMON_FACTS
 from railhead.money import host
 from railhead.money.bill import Price, UnknownPrice
-from railhead.money.host import Wanted
+from railhead.money.host import DiskSpec, HostSpec
 from railhead.money.table import ON_DEMAND, SPOT, Rates, Row, shipped, sources
 
 CLOUDS = ("aws", "gcp")
@@ -100,19 +101,49 @@ def test_prices_of_machines(
 def test_a_price_comes_back_from_the_cluster_document() -> None:
     """With a range, and with an unknown price and why."""
     for wanted in (
-        Wanted("aws", "us-east-1", "g4dn.xlarge", spot=True, disk_gb=250),
-        Wanted("aws", "eu-west-3", "g4dn.xlarge"),
+        HostSpec("aws", "us-east-1", "g4dn.xlarge", spot=True, disk=DiskSpec(250)),
+        HostSpec("aws", "eu-west-3", "g4dn.xlarge"),
     ):
         parts = host.parts_of(wanted, shipped("aws"))
         assert host.read(host.documented(parts, 3), 3) == parts
 
 
 def test_a_stopped_host_is_billed_for_its_disk_alone() -> None:
-    parts = host.parts_of(Wanted("aws", "us-east-1", "g4dn.xlarge"), shipped("aws"))
-    assert [part.what for part in host.stopped(parts)] == ["disk"]
+    parts = host.parts_of(
+        HostSpec("aws", "us-east-1", "g4dn.xlarge", disk=DiskSpec(100, 250, 3000)), shipped("aws")
+    )
+    assert [part.what for part in host.stopped(parts)] == ["disk", "throughput"]
+
+
+@pytest.mark.parametrize(
+    ("cloud", "mbps", "iops", "usd"),
+    [
+        ("aws", 125, 3000, "8.00"),  # 100 x 0.08: both are included
+        ("aws", 250, 3000, "13.00"),  # 125 x 0.04 more
+        ("aws", 1000, 4000, "48.00"),  # 875 x 0.04, and 1000 x 0.005
+        ("gcp", 250, 3000, "10.00"),  # they follow from the size
+    ],
+)
+def test_a_disk_costs_more_for_speed_beyond_what_it_includes(
+    cloud: str, mbps: int, iops: int, usd: str
+) -> None:
+    """For a month of 730 hours."""
+    facts = COMMON_FACTS[cloud]
+    parts = host.disk_parts(
+        DiskSpec(100, mbps, iops), cloud, facts.disk_type, facts.default_region, shipped(cloud)
+    )
+    assert str(host.per_hour(parts, 1) * 730) == f"{usd} USD"
+
+
+def test_a_speed_without_a_price_is_named() -> None:
+    rows = tuple(row for row in shipped("aws").rows if row.kind != "throughput")
+    parts = host.disk_parts(DiskSpec(100, 250, 3000), "aws", "gp3", "us-east-1", Rates(rows))
+    assert str(host.per_hour(parts, 1) * 730) == (
+        "at least 8.00 USD; unknown: price of throughput of a gp3 disk in us-east-1"
+    )
 
 
 def test_a_price_in_another_currency_is_not_added_up() -> None:
-    parts = host.parts_of(Wanted("aws", "us-east-1", "g4dn.xlarge"), shipped("aws"))
+    parts = host.parts_of(HostSpec("aws", "us-east-1", "g4dn.xlarge"), shipped("aws"))
     euros = replace(host.documented(parts, 2), currency="EUR")
     assert str(host.per_hour(host.read(euros, 2), 2)) == "unknown: a price in EUR"

@@ -112,9 +112,9 @@ def test_a_quota_lacks_what_others_use(
 @pytest.mark.parametrize(
     ("changes", "per_hour"),
     [
-        ({}, 7.85592),  # 2 x (3.912 + 100 x 0.08 / 730 + 0.005)
-        ({"count": 4}, 15.71184),
-        ({"disk_gb": 1000}, 8.05318),
+        ({}, 7.86962),  # 2 x (3.912 + (100 x 0.08 + 125 x 0.04) / 730 + 0.005)
+        ({"count": 4}, 15.73923),
+        ({"disk_gb": 1000}, 8.06688),
         ({"price_per_hour": 3.5}, 3.5),
         ({"region": "eu-west-1"}, None),  # nothing is guessed from another region or market
         ({"spot": True}, None),
@@ -132,15 +132,15 @@ def test_every_machine_of_aws_has_a_price_with_its_date() -> None:
 
 def test_a_price_of_a_spot_machine_is_a_range_and_says_so() -> None:
     config = replace(AWS, machine_type="g4dn.xlarge", spot=True)
-    assert cost.cost(config).startswith("0.43 to 0.46 USD per hour (2 x machine 0.200, ")
+    assert cost.cost(config).startswith("0.45 to 0.48 USD per hour (2 x machine 0.200, ")
     price = cost.price(config)
     assert price and price.parts[0].usd == "0.2" and price.parts[0].high == "0.216"
 
 
 def test_a_cost_until_the_deadline_is_at_most_that_of_the_higher_price() -> None:
-    """8 x 2 x (0.216 + 100 x 0.08 / 730 + 0.005) = 3.7113."""
+    """8 x 2 x (0.216 + (100 x 0.08 + 125 x 0.04) / 730 + 0.005) = 3.8209."""
     config = replace(AWS, machine_type="g4dn.xlarge", spot=True)
-    assert cost.cost(config).endswith("at most 3.71 USD until the deadline of 8 h")
+    assert cost.cost(config).endswith("at most 3.82 USD until the deadline of 8 h")
 
 
 def test_the_unknown_parts_of_a_cost_are_named() -> None:
@@ -174,7 +174,7 @@ def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
 @pytest.mark.parametrize(
     ("config", "document", "cost", "end"),
     [
-        (AWS, golden("aws"), "7.86 USD per hour", "2026-11-21T18:00:00Z"),
+        (AWS, golden("aws"), "7.87 USD per hour", "2026-11-21T18:00:00Z"),
         (
             GCP,
             golden("gcp"),
@@ -222,7 +222,7 @@ def test_the_summary_has_no_deadline_of_machines_that_are_gone() -> None:
     ("changes", "problem"),
     [
         ({"budget": 300.0}, ""),
-        ({"budget": 62.85}, ""),  # 8 x 7.85592
+        ({"budget": 62.96}, ""),  # 8 x 7.86962
         ({"budget": 62.0}, "62 USD are spent after 7.9 hours, before the deadline"),
         ({"budget": 1.0}, "pulumi config set deadline_hours 0.25"),
         ({"budget": 300.0, "region": "eu-west-1"}, "it is not known when it is spent"),

@@ -49,7 +49,7 @@ def test_the_clouds_price_comes_before_the_table(
     monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
     started = answers(monkeypatch, 0, json.dumps(encode((ROW,))))
-    assert shown(AWS).startswith("8.03 USD per hour (2 x machine 4.000, disk 0.011, ")
+    assert shown(AWS).startswith("8.05 USD per hour (2 x machine 4.000, disk 0.011, ")
     assert started == [["aws", "us-east-1", "g4dn.12xlarge"]] and lines == []
 
 
@@ -66,7 +66,7 @@ def test_without_one_the_table_counts_and_why_is_shown(
     monkeypatch: pytest.MonkeyPatch, lines: list[str], code: int, output: str, errors: str, why: str
 ) -> None:
     answers(monkeypatch, code, output, errors)
-    assert shown(AWS).startswith("7.86 USD per hour ")
+    assert shown(AWS).startswith("7.87 USD per hour ")
     assert len(lines) == 1 and why in lines[0]
 
 

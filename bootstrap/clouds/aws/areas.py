@@ -11,6 +11,7 @@ from typing import Any
 
 from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
+from railhead.money.host import DiskSpec
 from railhead.money.table import ADDRESS as ADDRESS_PRICE
 from railhead.money.table import shipped
 
@@ -18,7 +19,7 @@ from ...errors import RailheadError, UsageError
 from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Forbidden, Lists, Resource
 from ..base import Refused
 from ..bucket import Bucket
-from ..costs import bucket_per_day, disk_rate, per_day
+from ..costs import bucket_per_day, disk_per_day, per_day
 from ..machines import MOST_PAGES, Place, too_many
 from ..storage import count_objects, describe_contents
 from .client import UNAUTHORIZED, AwsClient, connect, shared_session
@@ -179,7 +180,8 @@ class Region:
         """What is billed of a resource, for people and in USD per day."""
         if kind is DISK:
             volume = str(one.get("VolumeType", ""))
-            usd = per_day(disk_rate("aws", volume, self.name), one["Size"])
+            disk = DiskSpec(one["Size"], one.get("Throughput", 0), one.get("Iops", 0))
+            usd = disk_per_day(disk, "aws", volume, self.name)
             return f"{one['Size']} GB {volume}, {one.get('State', '')}", usd
         if kind is SNAPSHOT:  # billed by the blocks that changed: EC2 does not report how many
             return f"of a disk of {one.get('VolumeSize', 0)} GB", None

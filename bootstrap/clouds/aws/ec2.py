@@ -177,11 +177,13 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Volume:
-    """A disk; `Size` in GB."""
+    """A disk; `Size` in GB, `Throughput` in MiB/s."""
 
     VolumeId: str
     Size: int
     VolumeType: str = ""
+    Iops: int = 0
+    Throughput: int = 0
     Attachments: tuple[Attachment, ...] = ()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.uri import bucket_uri
+from railhead.money.host import DiskSpec
 
 from ...errors import Command, Hint, UsageError
 from ...inventory import local_state
@@ -167,8 +168,9 @@ class Aws:
         for disk in ask(Volumes, self._client, "ec2", "describe_volumes", Filters=filters).Volumes:
             held_by = ", ".join(self._names[attached.InstanceId] for attached in disk.Attachments)
             what = f"disk {disk.VolumeId} of {held_by}, {disk.Size} GB"
-            rate = cloud_costs.disk_rate("aws", disk.VolumeType, self.inventory.region)
-            yield cloud_costs.disk(what, disk.Size, rate)
+            made = DiskSpec(disk.Size, disk.Throughput, disk.Iops)
+            kind, region = disk.VolumeType, self.inventory.region
+            yield cloud_costs.disk(what, cloud_costs.disk_per_day(made, "aws", kind, region))
 
     def account(self) -> str:
         """The account of the current credentials."""

@@ -34,7 +34,17 @@ COMPUTE = {
     "capacitystatus": "Used",
     "marketoption": "OnDemand",
 }
-UNITS = {"Hrs": "h", "GB-Mo": "GB-month"}
+DISK_FAMILIES = {
+    "Storage": "disk",
+    "Provisioned Throughput": "throughput",
+    "System Operation": "iops",
+}
+UNITS = {  # and how many of ours are one of AWS's
+    "Hrs": ("h", 1),
+    "GB-Mo": ("GB-month", 1),
+    "GiBps-mo": ("MiBps-month", 1024),
+    "IOPS-Mo": ("IOPS-month", 1),
+}
 
 
 @dataclass(frozen=True)
@@ -111,10 +121,14 @@ def rows(region: str, types: Collection[str], now: datetime | None = None) -> li
     now = now or datetime.now(timezone.utc)
     listed, local = connect(LISTED_IN), connect(region)
     name = COMMON_FACTS["aws"].disk_type
-    disk = {"productFamily": "Storage", "volumeApiName": name, "regionCode": region}
+    disk = {"volumeApiName": name, "regionCode": region}
     return [
         *_machines(listed, region, types, now),
-        *(_row("disk", name, region, "", entry, now) for entry in _entries(listed, disk)),
+        *(
+            _row(DISK_FAMILIES[family], name, region, "", entry, now)
+            for entry in _entries(listed, disk)
+            if (family := entry.product.productFamily) in DISK_FAMILIES
+        ),
         *spot_rows(local, region, types, now),
     ]
 
@@ -158,8 +172,7 @@ def _entries(client: AwsClient, attributes: Mapping[str, str], types: str = "") 
     for page in listed:
         for entry in map(_entry, page.PriceList):
             product = entry.product
-            found = {**product.attributes, "productFamily": product.productFamily}
-            if attributes.items() <= found.items():
+            if attributes.items() <= product.attributes.items():
                 yield entry
 
 
@@ -190,8 +203,9 @@ def _row(kind: str, item: str, region: str, market: str, entry: Entry, now: date
         raise RailheadError(
             f"AWS's price of {item} in {region} is not in USD per hour or month", hint=SET_PRICE
         )
-    usd = number(tier.pricePerUnit["USD"], item)
-    return Row(kind, item, region, market, usd, "", UNITS[tier.unit], f"{now:%Y-%m-%d}", SOURCE)
+    unit, ours = UNITS[tier.unit]
+    usd = f"{Decimal(number(tier.pricePerUnit['USD'], item)) / ours:f}"
+    return Row(kind, item, region, market, usd, "", unit, f"{now:%Y-%m-%d}", SOURCE)
 
 
 def number(text: str, item: str) -> str:

@@ -13,12 +13,13 @@ from functools import partial
 from typing import TypeVar
 
 from railhead.documents.lazy import dataclass
+from railhead.money.host import DiskSpec
 from railhead.money.table import shipped
 
 from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Incomplete, Lists, Resource
 from ..base import Refused
 from ..bucket import Bucket
-from ..costs import bucket_per_day, disk_rate, per_day
+from ..costs import bucket_per_day, disk_per_day, per_day
 from ..machines import MOST_PAGES, Place, too_many
 from ..storage import count_objects, describe_contents
 from .client import GoogleClient, connect, default_project, endpoint
@@ -271,8 +272,8 @@ def _usd_per_day(kind: Kind, item: Item) -> float | None:
     if kind.what == MACHINE:
         return _price(item)
     if kind.what == "disk":
-        rate = disk_rate("gcp", _last(item.type), _region(item))
-        return per_day(rate, int(item.sizeGb or 0))
+        disk = DiskSpec(int(item.sizeGb or 0))
+        return disk_per_day(disk, "gcp", _last(item.type), _region(item))
     return None if kind.what in ("snapshot", "address") else 0.0
 
 

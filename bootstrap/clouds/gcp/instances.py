@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.uri import bucket_uri
+from railhead.money.host import DiskSpec
 
 from ...console.wait import Clock
 from ...errors import Command, Hint, RailheadError, UsageError
@@ -197,8 +198,9 @@ class Gcp:
                 kind = details.type.rpartition("/")[2]
                 gigabytes = int(details.sizeGb or disk.diskSizeGb)
                 what = f"disk {source.rpartition('/')[2]} of {host.name}, {gigabytes} GB {kind}"
-                rate = cloud_costs.disk_rate("gcp", kind, self.inventory.region)
-                yield cloud_costs.disk(what, gigabytes, rate)
+                region = self.inventory.region
+                usd = cloud_costs.disk_per_day(DiskSpec(gigabytes), "gcp", kind, region)
+                yield cloud_costs.disk(what, usd)
 
     def _bucket(self) -> Iterator[Cost]:
         if self.inventory.bucket:

@@ -28,7 +28,7 @@ from ...report.facts import moment as seconds_of
 from ...report.listing import known_runs
 
 DIFFERENCE = (
-    "the cloud's figures are hours late, and have taxes, traffic, throughput of disks, free tiers "
+    "the cloud's figures are hours late, and have taxes, traffic, free tiers "
     "and what was made outside Railhead with these tags"
 )
 BILL = Command("costs", bill=True)

@@ -56,6 +56,7 @@ DISKS = (  # what AWS lists of gp3: its IOPS and its throughput have prices of t
     entry(DISK, {"usd": "0.0055000000", "unit": "IOPS-Mo"}, family="System Operation"),
     entry(DISK, {"usd": "0.0880000000", "unit": "GB-Mo"}, family="Storage"),
     entry(DISK, {"usd": "45.0560000000", "unit": "GiBps-mo"}, family="Provisioned Throughput"),
+    entry(DISK, {"usd": "0.0400000000", "unit": "Quantity"}, family="Another family"),
 )
 
 
@@ -122,6 +123,8 @@ def test_the_price_of_each_type_and_of_disks(clients: Clients) -> None:
     assert usd == [Decimal("0.587"), Decimal("1.123")]
     disk = rates.rate("disk", "gp3", REGION)
     assert str(disk) == "0.088 USD per GB-month (AWS price list, 2026-11-01)"
+    speed = [str(rates.rate(kind, "gp3", REGION)).split(" (")[0] for kind in ("throughput", "iops")]
+    assert speed == ["0.044 USD per MiBps-month", "0.0055 USD per IOPS-month"]
 
 
 def test_one_call_requests_all_types_of_the_one_offer(clients: Clients) -> None:
@@ -134,7 +137,7 @@ def test_one_call_requests_all_types_of_the_one_offer(clients: Clients) -> None:
     values = {one["Field"]: (one["Type"], one["Value"]) for one in machines["Filters"]}
     assert values["instanceType"] == ("ANY_OF", "g4dn.xlarge,g5.xlarge")
     assert values["marketoption"] == ("TERM_MATCH", "OnDemand")
-    assert values["regionCode"][1] == REGION and len(disks["Filters"]) == 3
+    assert values["regionCode"][1] == REGION and len(disks["Filters"]) == 2
 
 
 def test_a_capacity_block_and_another_system_are_not_the_price(clients: Clients) -> None:

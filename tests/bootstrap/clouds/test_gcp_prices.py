@@ -23,7 +23,7 @@ from bootstrap.errors import RailheadError  # noqa: E402
 from railhead.documents.codec import decode  # noqa: E402
 from railhead.money import host  # noqa: E402
 from railhead.money.bill import UnknownPrice  # noqa: E402
-from railhead.money.host import Wanted  # noqa: E402
+from railhead.money.host import DiskSpec, HostSpec  # noqa: E402
 from railhead.money.table import SPOT, Rates  # noqa: E402
 
 REGION, OTHER = "us-central1", "europe-west3"
@@ -103,7 +103,7 @@ def rates(*more: dict[str, Any], region: str = REGION) -> Rates:
 
 def per_hour(found: Rates, *, spot: bool) -> str:
     """n1-standard-4 with a T4, 200 GB and an address."""
-    wanted = Wanted("gcp", REGION, "n1-standard-4", (T4, 1), 4, spot, 200)
+    wanted = HostSpec("gcp", REGION, "n1-standard-4", (T4, 1), 4, spot, DiskSpec(200))
     return str(host.per_hour(host.parts_of(wanted, found), 1).text(digits=4))
 
 

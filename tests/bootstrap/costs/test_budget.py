@@ -24,7 +24,7 @@ from railhead.documents.cluster import ClusterPrice
 from railhead.documents.codec import encode
 from railhead.money import host
 from railhead.money.bill import Price
-from railhead.money.host import Part, Wanted
+from railhead.money.host import HostSpec, Part
 from railhead.money.table import shipped
 
 NOW = 1_795_000_000.0
@@ -32,7 +32,7 @@ HOSTS = (Host("m1", "a"), Host("m2", "b"))
 
 
 def ours(region: str = "us-east-1", **wanted: Any) -> Inventory:
-    parts = host.parts_of(Wanted("aws", region, "g4dn.xlarge", **wanted), shipped("aws"))
+    parts = host.parts_of(HostSpec("aws", region, "g4dn.xlarge", **wanted), shipped("aws"))
     return Inventory("gpu", HOSTS, cloud="aws", stack="dev", price=host.documented(parts, 2))
 
 

@@ -18,14 +18,16 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from railhead.money import host
 from railhead.money.bill import Price
-from railhead.money.host import Part, Wanted
+from railhead.money.host import HostSpec, Part
 from railhead.money.table import shipped
 
 H = 3600.0
 T0 = 1_760_000_000.0
-PRICE = host.documented(host.parts_of(Wanted("aws", "us-east-1", "g4dn.xlarge"), shipped("aws")), 1)
+PRICE = host.documented(
+    host.parts_of(HostSpec("aws", "us-east-1", "g4dn.xlarge"), shipped("aws")), 1
+)
 UNKNOWN = host.documented(
-    host.parts_of(Wanted("aws", "eu-west-3", "g4dn.xlarge"), shipped("aws")), 1
+    host.parts_of(HostSpec("aws", "eu-west-3", "g4dn.xlarge"), shipped("aws")), 1
 )
 
 

@@ -11,7 +11,7 @@ from standins.runs.run_documents import run_document
 from bootstrap.runs.metrics.cost import CostSoFar
 from railhead.documents.runs.run import RunDocument
 from railhead.money import host
-from railhead.money.host import Wanted
+from railhead.money.host import HostSpec
 from railhead.money.table import shipped
 
 RUN = run_document()
@@ -19,7 +19,7 @@ SINCE = "2026-11-21T11:00:00Z"
 
 
 def priced(region: str = "us-east-1", hosts: int = 2) -> RunDocument:
-    parts = host.parts_of(Wanted("aws", region, "g4dn.xlarge"), shipped("aws"))
+    parts = host.parts_of(HostSpec("aws", region, "g4dn.xlarge"), shipped("aws"))
     prices = host.documented(parts, hosts).parts
     return replace(RUN, created=SINCE, prices=prices, hosts=(RUN.hosts[0],) * hosts)
 

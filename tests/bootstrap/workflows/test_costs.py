@@ -28,13 +28,13 @@ from railhead.documents.options.runs import CostsOptions
 from railhead.documents.runs.run_record import RunRecord
 from railhead.money import host
 from railhead.money.amount import Amount
-from railhead.money.host import Wanted
+from railhead.money.host import HostSpec
 from railhead.money.table import shipped
 
 H = 3600.0
 NOW = 1_795_000_000.0
 PARTS = host.documented(
-    host.parts_of(Wanted("aws", "us-east-1", "g4dn.xlarge"), shipped("aws")), 1
+    host.parts_of(HostSpec("aws", "us-east-1", "g4dn.xlarge"), shipped("aws")), 1
 ).parts
 
 

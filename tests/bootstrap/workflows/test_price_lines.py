@@ -17,10 +17,10 @@ from railhead.documents.cluster import DocumentDeadline
 from railhead.documents.codec import encode
 from railhead.documents.runs.run_record import RunRecord
 from railhead.money import host
-from railhead.money.host import Wanted
+from railhead.money.host import HostSpec
 from railhead.money.table import shipped
 
-PARTS = host.parts_of(Wanted("aws", "us-east-1", "g4dn.xlarge"), shipped("aws"))
+PARTS = host.parts_of(HostSpec("aws", "us-east-1", "g4dn.xlarge"), shipped("aws"))
 ONE = Inventory(
     "gpu",
     (Host("h1", "a"),),

@@ -65,8 +65,8 @@ def test_everything_with_tags_has_the_clusters_id() -> None:
     kept = {one.name: one for one in cluster.every(STASH)}
     assert kept["cluster-id"].ignore_changes == ("input",)
     assert (
-        kept["cluster-price-per-machine"].inputs["input"]["per_hour"] == 0.54196
-    )  # and disk, address
+        kept["cluster-price-per-machine"].inputs["input"]["per_hour"] == 0.54881
+    )  # and disk, its throughput beyond 125 MiB/s, address
 
 
 @pytest.mark.parametrize("spot", [False, True])
@@ -222,7 +222,7 @@ def test_the_document_is_the_golden_one() -> None:
         assert deadline.keys() == wanted.keys()
         assert (deadline["kind"], deadline["host"]) == (wanted["kind"], wanted["host"])
         assert datetime.fromisoformat(deadline["at"].replace("Z", "+00:00")).tzinfo
-    disks_and_addresses = 2 * (0.01096 + 0.005)
+    disks_and_addresses = 2 * (0.01096 + 125 * 0.04 / 730 + 0.005)
     expected = golden["price"]["per_hour"] + disks_and_addresses
     assert document["price"]["per_hour"] == pytest.approx(expected)
 

@@ -12,12 +12,12 @@ from railhead.documents.cluster import PricePart
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.result import RunCost
 from railhead.money import host
-from railhead.money.host import Wanted
+from railhead.money.host import HostSpec
 from railhead.money.table import shipped
 
 
 def prices(region: str, machine: str = "g4dn.xlarge", *, spot: bool = False) -> Any:
-    wanted = Wanted("aws", region, machine, spot=spot)
+    wanted = HostSpec("aws", region, machine, spot=spot)
     return encode(host.documented(host.parts_of(wanted, shipped("aws")), 1).parts)
 
 
