@@ -122,7 +122,10 @@ def _line(text: str) -> str:
 
 
 def _typed(one: Option) -> str:
-    return f"`--{one.flag}{VALUES[type_of(one)]}`"
+    value = VALUES[type_of(one)]
+    return (
+        f"`--{one.flag}{value}`" if one.rule.bare is None else f"`--{one.flag} [{value.strip()}]`"
+    )
 
 
 def _meaning(part: Part, one: Option) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from railhead.variables import AS_IN_SAGEMAKER, OF_SAGEMAKER
+from railhead.variables import AS_IN_SAGEMAKER, OF_MODEL_TRAINER, OF_SAGEMAKER
 from training import registry
 
 from .marked import ROOT, about, table
@@ -31,7 +31,9 @@ def sagemaker() -> str:
     """The variables of `--sagemaker`."""
     rows = [(f"`{name}`", value) for name, value in OF_SAGEMAKER.items()]
     others = ", ".join(f"`{name}`" for name in AS_IN_SAGEMAKER)
-    return table(("variable", "value"), [*rows, (others, "as in the toolkit")])
+    rows += [(others, "as in the toolkit")]
+    rows += [(f"`{name}`", f"with `--sagemaker 3`: {v}") for name, v in OF_MODEL_TRAINER.items()]
+    return table(("variable", "value"), rows)
 
 
 def model_table() -> str:

@@ -95,10 +95,22 @@ OF_SAGEMAKER = {
     "SM_CURRENT_HOST": "the name of this host",
     "SM_NUM_GPUS": "the number of GPUs of this host",
     "SM_NUM_CPUS": "the number of CPUs of this host",
-    "SM_HPS": "the arguments `--name value` of `--args` as a JSON object",
-    "SM_HP_<NAME>": "the value of one argument",
+    "SM_HPS": "the hyperparameters as a JSON object",
+    "SM_HP_<NAME>": "the value of one; with `--sagemaker 3` `-` in its name is `_`",
     "SM_USER_ARGS": "all arguments as a JSON list",
     "SM_TRAINING_ENV": "all of these values as a JSON object",
+}
+# With --sagemaker 3 also these.
+OF_MODEL_TRAINER = {
+    "SM_CURRENT_HOST_RANK": "the place of this host among `SM_HOSTS`, from 0",
+    "SM_ENTRY_SCRIPT": "the script, in `SM_SOURCE_DIR`",
+    "SM_HOST_COUNT": "the number of hosts",
+    "SM_INPUT_DATA_DIR": "`data/` of `SM_INPUT_DIR`",
+    "SM_MASTER_ADDR": "the name of the first host",
+    "SM_MASTER_PORT": "7777",
+    "SM_NUM_NEURONS": "0",
+    "SM_OUTPUT_FAILURE": "`output/failure` in the results",
+    "SM_SOURCE_DIR": "the folder that was uploaded",
 }
 # Their values are those of the toolkit of SageMaker.
 AS_IN_SAGEMAKER = (

@@ -169,6 +169,8 @@ def test_the_variables_of_sagemaker_are_in_the_page_about_data(tmp_path: Path) -
         RankPlace(str(tmp_path), *[(0, 1)] * 3),
     )
     set_here = rank_sagemaker.variables(run, script, place, {"train": str(tmp_path)})
+    script = replace(script, sagemaker_sdk=3)
+    set_here |= rank_sagemaker.variables(run, script, place, {"train": str(tmp_path)})
     shown = {"SM_CHANNEL_TRAIN": "SM_CHANNEL_<NAME>", "SM_HP_LR": "SM_HP_<NAME>"}
     table = re.findall(r"^\| (`[^|]*) \|", page("data.md"), re.M)
     listed = {n for cell in table for n in named(cell) if n.startswith(("SM_", "TRAINING_"))}

@@ -95,7 +95,7 @@ class ClusterMethods(ABC):
         workdir: str | Path | None = None,
         args: Arguments | None = None,
         data: Mapping[str, Any] | None = None,
-        sagemaker: bool = False,
+        sagemaker: int | str | None = None,
         keras: int | str | None = None,
         keras_patches: bool = True,
         independent: bool = False,
@@ -140,8 +140,9 @@ class ClusterMethods(ABC):
                 --epochs 3
             data: the data, by name: {"train": "~/mnist"};
                 URI[,shard|replicate][,file|stream]
-            sagemaker: set the variables of Amazon SageMaker for --script: SM_CHANNEL_TRAIN,
-                ...
+            sagemaker: set Amazon SageMaker's variables for --script, as its SDK 2 or 3
+                does; True: 2, the SDK of estimators. args as a mapping are its
+                hyperparameters
             keras: auto, 2 or 3; default: auto, which decides from the script
             keras_patches: False: do not patch Keras 3 and Horovod in the ranks of --script
                 (--no-keras-patches)

@@ -12,12 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from railhead.documents import sagemaker
 from railhead.documents.codec import encode
 from railhead.documents.lazy import dataclass
-from railhead.documents.options.option import from_values, options_in
+from railhead.documents.options.option import from_values, options_in, shortened, text_value
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.runs.run import BuiltIn, Program, Script
 from railhead.documents.runs.run_record import GivenOptions
+from railhead.documents.sagemaker import TOOLKIT
 
 from ..console import log
 from ..data.inputs import DataInput, read_inputs
@@ -130,9 +132,18 @@ def read_request(
         raise UsageError(
             "--preset, --set and --training are for the built-in training; a script takes --args"
         )
-    argv = split(args.args or "")
+    given_whole = hyperparameters(args)
+    argv = split(args.args or "") if given_whole is None else spelled(given_whole, args)
     bundle, path = pack_script(Path(args.script), Path(args.workdir) if args.workdir else None)
-    program = Script("script", path, argv, args.sagemaker, args.module or "")
+    program = Script(
+        "script",
+        path,
+        argv,
+        args.sagemaker is not None,
+        args.module or "",
+        args.sagemaker or TOOLKIT,
+        "" if given_whole is None else json.dumps(given_whole),
+    )
     choice = _keras_of(args, options, bundle, path, keras)
     if resumes:
         choice = replace(choice, why=f"that of run {resumes}")
@@ -223,6 +234,31 @@ def _refuse_script_options(args: ProgramOptions) -> None:
             )
     if args.sagemaker:
         raise UsageError("--sagemaker is for scripts that were written for SageMaker: --script")
+
+
+def hyperparameters(args: ProgramOptions) -> dict[str, Any] | None:
+    """Those that --args has as a JSON object, with --sagemaker; None for arguments as typed."""
+    try:
+        return sagemaker.object_in(args.args) if args.sagemaker else None
+    except ValueError as error:
+        raise UsageError(
+            f"--args {shortened(args.args)}: not a JSON object: {error}",
+            hint=Hint(Command("train", args='{"epochs": 3}', sagemaker=args.sagemaker), " ..."),
+        ) from None
+
+
+def spelled(given: Mapping[str, Any], args: ProgramOptions) -> tuple[str, ...]:
+    """Hyperparameters as arguments of the script; UsageError if they cannot be arguments, or their
+    names not those of variables."""
+    words = sagemaker.words(given, args.sagemaker or TOOLKIT)
+    for name in given:
+        if "=" in name:
+            raise UsageError(
+                f"--args {shortened(name)}: write the name of a hyperparameter without ="
+            )
+    for word in words:
+        text_value(word, UsageError)
+    return words
 
 
 def split(text: str) -> tuple[str, ...]:

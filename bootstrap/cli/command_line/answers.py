@@ -70,7 +70,7 @@ def answer(
         return _unknown_task(words, tasks)
     name, number = "", 0
     for at, word in enumerate(words):
-        if at and takes_value(words[at - 1], tasks.get(name), core):
+        if at and takes_value(words[at - 1], word, tasks.get(name), core):
             continue
         if word in tasks:
             name, number = word, 0

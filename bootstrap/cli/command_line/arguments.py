@@ -4,11 +4,13 @@ that need no option's name. Invoke has no argument that is positional and may be
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from invoke import Exit, Task
 
+from railhead.documents.options.option import Option
 from railhead.installation import PROGRAM
 
 from ...errors import USAGE, Command
@@ -48,13 +50,16 @@ def name_first_arguments(
     named: list[str] = []
     task, positional = "", 0
     first: tuple[str, ...] = ()
-    rest = iter(words)
-    for word in rest:
+    rest = deque(words)
+    while rest:
+        word = rest.popleft()
+        after = rest[0] if rest else ""
         if word.startswith("-"):
-            named.append(word)
             first = tuple(flag for flag in first if f"--{flag}" != word.partition("=")[0])
-            if takes_value(word, tasks.get(task), core):
-                named += [value for value in [next(rest, None)] if value is not None]
+            if takes_value(word, after, tasks.get(task), core):
+                named += [word, *([rest.popleft()] if rest else [])]
+            else:
+                named.append(_with_bare_value(word, tasks.get(task)))
         elif positional:
             named.append(word)
             positional -= 1
@@ -73,12 +78,26 @@ def name_first_arguments(
     return named
 
 
-def takes_value(word: str, task: Task[Any] | None, core: Container[str]) -> bool:
-    """Whether a word is a flag that takes a value: of the task, otherwise of Fabric and Invoke."""
+def takes_value(word: str, after: str, task: Task[Any] | None, core: Container[str]) -> bool:
+    """Whether a word is a flag that takes the word after it as its value: a flag of the task,
+    otherwise of Fabric and Invoke."""
+    if one := _option(word, task):
+        return one.kind != "flag" and (one.rule.bare is None or after.isdigit())
+    return word in core
+
+
+def _option(word: str, task: Task[Any] | None) -> Option | None:
+    """The option of the task whose flag a word is."""
     for one in task.options() if isinstance(task, GroupTask) else ():
         if not one.rule.positional and word in (f"--{one.flag}", f"-{one.rule.short}"):
-            return one.kind != "flag"
-    return word in core
+            return one
+    return None
+
+
+def _with_bare_value(word: str, task: Task[Any] | None) -> str:
+    """A flag with the value that it has if none is typed."""
+    one = _option(word, task)
+    return word if one is None or one.rule.bare is None else f"{word}={one.rule.bare}"
 
 
 def _meant(word: str, first: Sequence[str]) -> str:

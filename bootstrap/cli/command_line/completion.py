@@ -46,7 +46,7 @@ def candidates(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> list[str
         return _starting(last, [*_task_names(rest, tasks), *_core_flags(last)])
     before_last = before[-1] if before else ""
     option = next((one for one in task.options() if _is_flag(one, before_last)), None)
-    if option is not None and option.kind != "flag":
+    if option is not None and option.kind != "flag" and option.rule.bare is None:
         return _starting(last, _values(option))
     if last.startswith("-"):
         options = [one for one in task.options() if not one.rule.positional]

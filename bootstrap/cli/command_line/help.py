@@ -183,7 +183,8 @@ def _takes(one: Option) -> str:
     if one.kind == "mapping":
         return "NAME=VALUE"
     if one.rule.choices:
-        return "|".join(map(str, one.rule.choices))
+        choices = "|".join(map(str, one.rule.choices))
+        return choices if one.rule.bare is None else f"[{choices}]"
     if one.rule.unit:
         return "TIME"
     return TAKES.get(one.kind, "PATH" if one.rule.path else "TEXT")

@@ -1,7 +1,7 @@
 """The variables and folders that a training script finds on Amazon SageMaker, for --sagemaker.
 
-The names are those of SageMaker's training toolkit. Results go to this run's results: what a script
-writes into SM_MODEL_DIR is `model/` there.
+The names are those of SageMaker's training toolkit and, for version 3 of the SDK, of ModelTrainer.
+Results go to this run's results: what a script writes into SM_MODEL_DIR is `model/` there.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import contextlib
 import glob
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from railhead.documents import sagemaker
 from railhead.documents.runs.run import RunDocument, Script
+from railhead.documents.sagemaker import MODEL_TRAINER, TOOLKIT, text_of
 
 from .rank_data import RankPlace
 
-SHORT = re.compile("-[A-Za-z]")  # sagemaker-training 5.1.4 gives a name of one letter one dash
-OF_PYTHON = {"True": True, "False": False, "None": None}
+MODEL_DIR = "--model_dir"
+PORT = 7777  # of ModelTrainer
 
 
 def variables(
@@ -32,28 +33,27 @@ def variables(
     training_env = environment(run, program, place, channels)
     for name in ("model_dir", "output_data_dir", "output_intermediate_dir", "input_config_dir"):
         os.makedirs(training_env[name], exist_ok=True)
-    write_inputs(training_env)
-    values = {f"SM_{name.upper()}": text_of(value) for name, value in training_env.items()}
-    values |= {f"SM_CHANNEL_{name.upper()}": path for name, path in channels.items()}
-    values |= {f"SM_HP_{k.upper()}": text_of(v) for k, v in training_env["hyperparameters"].items()}
-    return {
-        **values,
-        "SM_CHANNELS": json.dumps(sorted(channels)),
-        "SM_HPS": json.dumps(training_env["hyperparameters"]),
-        "SM_USER_ARGS": json.dumps(program.args),
-        "SM_TRAINING_ENV": json.dumps(training_env),
-        "TRAINING_JOB_NAME": run.run_id,
+    write_inputs(training_env, program.sagemaker_sdk)
+    lists = {"channels": sorted(channels), "user_args": program.args, "training_env": training_env}
+    values = {
+        f"SM_{name.upper()}": text_of(value, program.sagemaker_sdk)
+        for name, value in (training_env | lists).items()
     }
+    values |= {f"SM_CHANNEL_{name.upper()}": path for name, path in channels.items()}
+    values |= sagemaker.variables(training_env["hyperparameters"], program.sagemaker_sdk)
+    return {**values, "TRAINING_JOB_NAME": run.run_id}
 
 
 def arguments(program: Script, folder: str) -> tuple[str, ...]:
-    """The script's arguments. SageMaker's TensorFlow containers add --model_dir; here only for a
-    script that names it, because others may refuse an unknown argument."""
+    """The script's arguments. SageMaker's TensorFlow containers add --model_dir for the toolkit;
+    here only for a script that names it, because others may refuse an unknown argument."""
     args = program.args
+    if program.sagemaker_sdk != TOOLKIT:
+        return args
     with open(os.path.join(folder, "work", program.path), errors="replace") as file:
-        named = "--model_dir" in file.read()
-    if named and not any(arg.partition("=")[0] == "--model_dir" for arg in args):
-        args += ("--model_dir", os.path.join(folder, "results", "model"))
+        named = MODEL_DIR in file.read()
+    if named and not any(arg.partition("=")[0] == MODEL_DIR for arg in args):
+        args += (MODEL_DIR, os.path.join(folder, "results", "model"))
     return args
 
 
@@ -67,11 +67,13 @@ def environment(
     interface = run.hosts[host].interface or "eth0"
     results, inputs = os.path.join(folder, "results"), os.path.join(folder, "input")
     modes = {"file": "File", "stream": "Pipe"}
+    trainer = program.sagemaker_sdk == MODEL_TRAINER
     return {
+        **(of_model_trainer(folder, names, here, program) if trainer else {}),
         "channel_input_dirs": dict(channels),
         "current_host": here,
         "hosts": names,
-        "hyperparameters": hyperparameters(program.args),
+        "hyperparameters": hyperparameters(program),
         "input_config_dir": os.path.join(inputs, "config"),
         "input_data_config": {
             item.name: {"TrainingInputMode": modes[item.mode or "file"]} for item in run.data
@@ -99,45 +101,40 @@ def environment(
     }
 
 
-def hyperparameters(args: Sequence[str]) -> dict[str, Any]:
-    """The hyperparameters in arguments: `--epochs 3 --lr=0.1 -b 4 --flag`. A value is a number, a
-    list or an object where it is JSON, otherwise text; without a value it is true."""
-    values: dict[str, Any] = {}
-    name = ""
-    for arg in args:
-        if arg == "--":
-            break
-        if arg.startswith("--") or SHORT.fullmatch(arg):
-            name, equals, value = arg.lstrip("-").partition("=")
-            values[name] = value_of(value) if equals else True
-            name = "" if equals else name
-        elif name:
-            values[name], name = value_of(arg), ""
-    return values
+def of_model_trainer(
+    folder: str, names: Sequence[str], here: str, program: Script
+) -> dict[str, Any]:
+    """What only ModelTrainer names."""
+    return {
+        "current_host_rank": names.index(here),
+        "entry_script": program.path,
+        "host_count": len(names),
+        "input_data_dir": os.path.join(folder, "input", "data"),
+        "master_addr": names[0],
+        "master_port": PORT,
+        "num_neurons": 0,
+        "output_failure": os.path.join(folder, "results", "output", "failure"),
+        "source_dir": os.path.join(folder, "work"),
+    }
 
 
-def value_of(text: str) -> Any:
-    """A hyperparameter's value. The toolkit writes those of Python into the command line, as in
-    `--augment False`, and JSON into the variables."""
-    if text in OF_PYTHON:
-        return OF_PYTHON[text]
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def hyperparameters(program: Script) -> dict[str, Any]:
+    """Those of the arguments; with their types where they were given as an object."""
+    sdk, whole = program.sagemaker_sdk, sagemaker.object_in(program.hyperparameters)
+    if whole is None:
+        return sagemaker.values_in(program.args, sdk)
+    added = [program.args[-2:]] if program.args[-2:-1] == (MODEL_DIR,) else []
+    return {name.lstrip("-"): value for name, value in added} | sagemaker.values(whole, sdk)
 
 
-def text_of(value: Any) -> str:
-    """A value as a variable has it: texts as they are, none as an empty one, others as JSON."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def write_inputs(training_env: Mapping[str, Any]) -> None:
+def write_inputs(training_env: Mapping[str, Any], sdk: int) -> None:
     """Fill SM_INPUT_DIR: a link to each channel in data/, and the files of config/."""
     documents = {
-        "hyperparameters.json": {k: text_of(v) for k, v in training_env["hyperparameters"].items()},
+        # As the SDK sends them.
+        "hyperparameters.json": {
+            name: json.dumps(value) if sdk == TOOLKIT else text_of(value, sdk)
+            for name, value in training_env["hyperparameters"].items()
+        },
         "inputdataconfig.json": training_env["input_data_config"],
         "resourceconfig.json": training_env["resource_config"],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import shlex
@@ -9,12 +10,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
+from railhead.documents import sagemaker
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.runs import ProgramOptions
 
 from ...console.text import count
 from ...errors import Command, UsageError
 from ...inventory.hosts import Inventory
+from ...runs.request import hyperparameters
 
 MOST = 100  # trials
 
@@ -34,6 +37,9 @@ class Trial:
         """The options of the trial: settings of the built-in training, or arguments of a script."""
         if not base.is_own:
             return replace(base, settings={**base.settings, **self.values})
+        if (whole := hyperparameters(base)) is not None:
+            values = {name: sagemaker.loaded(value) for name, value in self.values.items()}
+            return replace(base, args=json.dumps({**whole, **values}))
         options = [item for name, value in self.values.items() for item in (f"--{name}", value)]
         return replace(base, args=f"{base.args or ''} {shlex.join(options)}".strip())
 

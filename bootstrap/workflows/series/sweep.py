@@ -60,6 +60,8 @@ def as_typed(args: ProgramOptions) -> dict[str, object]:
             continue  # so that the folders of 0.1.0 are found
         if one.kind == "mapping":
             value = typed_texts(value)
+        elif one.rule.bare is not None:
+            value = {None: False, one.rule.bare: True}.get(value, str(value))
         elif one.kind == "int" and value is not None:
             value = str(value)
         options[one.rule.was or one.name] = value

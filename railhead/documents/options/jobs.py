@@ -183,12 +183,15 @@ def _type_of(one: Option) -> Iterator[tuple[str, Any]]:
     elif one.kind == "list":
         yield "type", ["array", "string"] if one.rule.separator else "array"
         yield "items", {"type": "string"}
+    elif one.rule.bare is not None:
+        yield "type", [NUMBERS[one.kind], "boolean"]
     elif one.kind in NUMBERS:
         yield "type", [NUMBERS[one.kind], "string"] if one.rule.unit else NUMBERS[one.kind]
     else:
-        yield "type", ["string", "array"] if one.rule.joined else "string"
+        also = ["array", "object"] if one.rule.whole_with else ["array"]
+        yield "type", ["string", *also] if one.rule.joined else "string"
     if one.rule.choices:
-        yield "enum", list(one.rule.choices)
+        yield "enum", [*one.rule.choices, *([] if one.rule.bare is None else [True, False])]
     if one.rule.at_least is not None and one.kind in NUMBERS:
         yield "minimum", one.rule.at_least
     if one.rule.at_most is not None and one.kind in NUMBERS:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from railhead.documents import sagemaker
 from railhead.documents.lazy import dataclass
 
 T = TypeVar("T")
@@ -49,6 +50,8 @@ class Rule:
         positional: on the command line the value is typed without the option's name.
         short: the letter of the short form, such as `-f`. was: the name in older run records.
         unit: of a number without one: `s`, `m` or `h`. A text may be a duration: 90s, 30m, 2h.
+        bare: the number of an option that is typed without one, or is True.
+        whole_with: the option with which a mapping is joined as a JSON object, with all its types.
     """
 
     help: str
@@ -67,6 +70,8 @@ class Rule:
     short: str = ""
     was: str = ""
     unit: str = ""
+    bare: int | None = None
+    whole_with: str = ""
 
 
 def option(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
@@ -140,7 +145,13 @@ def from_texts(group: type[T], texts: Mapping[str, Any], error: Error) -> T:
 
 def from_values(group: type[T], values: Mapping[str, Any], error: Error) -> T:
     """The group from Python values; a text is read as if it were typed. Raises as `from_texts`."""
-    return _made(group, values, error, _valued)
+    rules = {one.name: one.rule for one in options_in(group)}
+    whole = {
+        name: _object(value, error)
+        for name, value in values.items()
+        if isinstance(value, Mapping) and values.get(rules[name].whole_with)
+    }
+    return _made(group, {**values, **whole}, error, _valued)
 
 
 def text_value(value: object, error: Error) -> str:
@@ -256,6 +267,8 @@ def _float(value: Any) -> float:
 
 def _valued(one: Option, value: Any, error: Error) -> Any:
     """The option's value from a Python value; None for the default."""
+    if one.rule.bare is not None and isinstance(value, bool):
+        return one.rule.bare if value else None
     if value is None:
         return None
     if one.kind == "flag":
@@ -292,6 +305,13 @@ def _listed(value: Any, error: Error) -> Iterable[Any]:
     if any(item is None for item in items):
         raise error(f"{shortened(items)}: a list without None")
     return items
+
+
+def _object(value: Mapping[Any, Any], error: Error) -> str:
+    try:
+        return sagemaker.object_of(value)
+    except (TypeError, ValueError, RecursionError) as wrong:
+        raise error(f"{shortened(value)}: write what JSON can have: {wrong}") from None
 
 
 def _joined(one: Option, value: Any, error: Error) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import option
 from railhead.documents.runs.run import LONGEST_STALL, MOST_RETRIES, ON_STALL, STALL_AFTER
+from railhead.documents.sagemaker import SDKS, TOOLKIT
 from railhead.documents.uri import FORMS, PREFIXES
 
 ID = {"doc": "the id of a run; default: the last"}
@@ -84,6 +85,7 @@ class ProgramOptions:
         doc="with `--script`: its arguments, as you would type them in a shell",
         python='arguments of the script: text, a list, or a mapping: {"epochs": 3} is --epochs 3',
         joined=" ",
+        whole_with="sagemaker",
     )
     data: Mapping[str, str] = option(
         {},
@@ -94,11 +96,16 @@ class ProgramOptions:
         form="NAME=URI[,shard|replicate][,file|stream]",
         each_once=True,
     )
-    sagemaker: bool = option(
-        False,
-        "set the variables of Amazon SageMaker for --script: SM_CHANNEL_TRAIN, ...",
-        doc="with `--script`: provide the variables and folders that a script finds on Amazon"
-        " SageMaker; [Data](data.md#scripts-written-for-sagemaker)",
+    sagemaker: int | None = option(
+        None,
+        "set SageMaker's variables for --script, as its SDK 2 (that of estimators) or 3 does",
+        doc="with `--script`: the variables and folders of Amazon SageMaker, as its SDK `2` (the"
+        " default, that of estimators) or `3` makes them;"
+        " [Data](data.md#scripts-written-for-sagemaker)",
+        python="set Amazon SageMaker's variables for --script, as its SDK 2 or 3 does; True: 2, the"
+        " SDK of estimators. args as a mapping are its hyperparameters",
+        choices=SDKS,
+        bare=TOOLKIT,
     )
     keras: str | None = option(
         None,

@@ -16,6 +16,7 @@ from railhead.documents.codec import Malformed, key
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import NAME, SHORT_NAME
 from railhead.documents.runs.evaluation import Threshold
+from railhead.documents.sagemaker import SDKS, TOOLKIT
 
 SCHEMA = 2
 LONGEST_KEEP = 10**6  # minutes
@@ -49,13 +50,16 @@ class BuiltIn:
 @dataclass(frozen=True)
 class Script:
     """A user's script: its path in the bundle, and its arguments. `module`: the name under which
-    `python -m` runs it; "" for a script."""
+    `python -m` runs it; "" for a script. With `sagemaker`: the version of the SDK that it is for,
+    and its hyperparameters as a JSON object, where they were given as one."""
 
     kind: Literal["script"]
     path: str
     args: tuple[str, ...] = ()
     sagemaker: bool = False
     module: str = key("", omit=True)
+    sagemaker_sdk: int = key(TOOLKIT, choices=SDKS, omit=True)
+    hyperparameters: str = key("", omit=True)
 
 
 Program = BuiltIn | Script
@@ -203,7 +207,8 @@ class RunDocument:
     program: Program = key(
         doc="`kind` `training` or `evaluation` with the resolved `settings`; or `kind` "
         "`script` with `path`, `args`, `sagemaker` (whether `--sagemaker` was given) and, with"
-        " `--module`, `module`",
+        " `--module`, `module`\nwith `--sagemaker 3` its `sagemaker_sdk`; `hyperparameters`: the"
+        " JSON object that `--args` was",
     )
     data: tuple[RunData, ...] = key(
         doc="for each `--data`: `name`, `uri`, `distribution` (`shard`, `replicate`) and `mode`"

@@ -65,6 +65,10 @@ def test_a_mirror_that_is_no_url_is_refused(url: str, monkeypatch: pytest.Monkey
         ("status runs", "status runs"),
         ("status logs r1", "status logs --run r1"),
         ("report r1,r2", "report --runs r1,r2"),
+        ("train --sagemaker x.py", "train --sagemaker=2 --script x.py"),
+        ("train --sagemaker 3 x.py", "train --sagemaker 3 --script x.py"),
+        ("train --sagemaker=3 x.py", "train --sagemaker=3 --script x.py"),
+        ("train x.py --sagemaker", "train --script x.py --sagemaker=2"),
         ("", ""),
     ],
 )

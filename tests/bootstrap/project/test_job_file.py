@@ -101,6 +101,7 @@ WRONG = {
     "keep = true": "job one: --keep: 'True' is not",
     "no-stop = 1": "job one: no-stop: 1 is neither true nor false",
     "set = 3": "job one: 3: write a mapping",
+    "sagemaker = 4": "job one: --sagemaker: 4 is not 2 or 3",
     "secret = 'TOKEN'": "job one: 'TOKEN': write a list",
     "resume = 'r1'": "job one: unknown key 'resume'",
     "preset = ": "railhead.toml: Invalid value",

@@ -130,7 +130,11 @@ CONTRADICTIONS: dict[str, tuple[ProgramOptions, ProgramOptions]] = {
         SCRIPT,
         program(script="other.py"),
     ),
-    "--sagemaker True contradicts": (SCRIPT, program(sagemaker=True)),
+    "--sagemaker 2 contradicts": (SCRIPT, program(sagemaker="2")),
+    "--sagemaker 3 contradicts run r1, which has 2": (
+        program(script="train.py", sagemaker="2"),
+        program(sagemaker="3"),
+    ),
 }
 
 
@@ -244,6 +248,13 @@ def test_records_that_do_not_suffice_are_refused(
     with pytest.raises(UsageError, match="on another computer") as refused:
         earlier_run("r4")
     assert "fab train --resume r4   # there" in str(refused.value.hint)
+
+
+def test_a_switch_of_an_older_version_is_the_number_that_it_meant(project: Path) -> None:
+    """0.1.0 recorded --sagemaker as true or false."""
+    options = record_of(program(script="train.py")).options
+    of = {typed: program_of({**options, "sagemaker": typed}).sagemaker for typed in (True, False)}
+    assert of == {True: 2, False: None}
 
 
 def test_options_that_this_version_does_not_know_are_left_out(project: Path) -> None:

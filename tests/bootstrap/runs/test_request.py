@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,10 @@ from standins.runs.run_documents import settings_of
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.runs.launch import StopPolicy, run_document
-from bootstrap.runs.request import read_request
+from bootstrap.runs.request import program_of, read_request
 from bootstrap.workflows.train import program_summary
+from railhead.documents.options.option import from_values
+from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.runs.run import Runtime, Script
 
 
@@ -206,6 +209,33 @@ D=x=y
 E=
 F="quotes stay"
 """
+
+
+@pytest.mark.parametrize(
+    ("sagemaker", "args"),
+    [
+        (None, ("--on", "False", "--b", "4")),
+        (2, ("-b", "4", "--on", "False")),
+        (3, ("--on", "false", "--b", "4")),
+    ],
+)
+def test_a_mapping_of_python_is_spelled_as_the_run_says(
+    script: str, sagemaker: int | None, args: tuple[str, ...]
+) -> None:
+    given = {"script": script, "args": {"on": False, "b": 4}, "sagemaker": sagemaker}
+    request = read_request(from_values(ProgramOptions, given, UsageError))
+    made = request.program
+    assert isinstance(made, Script) and made.args == args
+    assert (made.sagemaker, made.sagemaker_sdk) == (bool(sagemaker), sagemaker or 2)
+    assert json.loads(made.hyperparameters or "null") == (given["args"] if sagemaker else None)
+    assert request.record
+    assert read_request(program_of(request.record.options)).program == made
+
+
+def test_an_object_that_is_not_whole_is_refused(script: str) -> None:
+    with pytest.raises(UsageError, match="not a JSON object"):
+        read_request(program(script=script, args='{"epochs": 3', sagemaker="2"))
+    assert read_request(program(script=script, args="{x")).program.args == ("{x",)  # type: ignore[union-attr]
 
 
 def test_a_value_that_no_process_can_have_is_refused(script: str) -> None:

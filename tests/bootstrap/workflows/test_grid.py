@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -85,6 +86,12 @@ def test_values_are_settings_or_arguments() -> None:
     script = trial.args(program(script="t.py", args="--epochs 3"))
     assert split(script.args or "") == ("--epochs", "3", "--lr", "0.1", "--name", "a b")
     assert trial.args(program(script="t.py")).args == "--lr 0.1 --name 'a b'"
+
+
+def test_values_are_hyperparameters_where_the_arguments_are_an_object() -> None:
+    trial = Trial({"lr": "0.1", "name": "a b"})
+    base = program(script="t.py", args='{"lr": 1, "on": true}', sagemaker="3")
+    assert json.loads(trial.args(base).args or "") == {"lr": 0.1, "on": True, "name": "a b"}
 
 
 FOUR = Inventory("c", tuple(Host(f"h{n}", f"10.0.0.{n}") for n in (1, 2, 3, 4)))

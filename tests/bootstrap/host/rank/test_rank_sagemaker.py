@@ -11,7 +11,7 @@ from hosts.ranks import lay_out, rank, script
 from standins.runs.run_documents import run_document
 
 from bootstrap.host.rank.rank_data import RankPlace
-from bootstrap.host.rank.rank_sagemaker import environment, hyperparameters
+from bootstrap.host.rank.rank_sagemaker import environment
 from railhead.documents.runs.run import RunHost, Script
 
 # What scripts of SageMaker's TensorFlow examples do, without TensorFlow.
@@ -90,6 +90,36 @@ def test_a_script_written_for_sagemaker_runs_unchanged(
     assert json.loads((config / "resourceconfig.json").read_text())["hosts"] == ["a", "b"]
 
 
+ASKS = """
+import json, os, sys
+print("FOUND", json.dumps({**os.environ, "args": json.dumps(sys.argv[1:])}))
+assert "--model_dir" not in sys.argv or "SM_SOURCE_DIR" not in os.environ
+"""
+
+
+@pytest.mark.parametrize("sdk", [2, 3])
+def test_hyperparameters_that_were_given_as_a_dict_keep_their_types(
+    tmp_path: Path, sdk: int
+) -> None:
+    args = {2: ("--flag", "False", "--text", "-b 4"), 3: ("--flag", "false", "--text", "-b 4")}
+    given = {"flag": False, "text": "-b 4"}
+    program = {**script(tmp_path, ASKS, "train.py", *args[sdk]), "sagemaker": True}
+    program |= {"sagemaker_sdk": sdk, "hyperparameters": json.dumps(given)}
+    lay_out(tmp_path, program, hosts=[{"name": "a", "slots": 1}], run_id="r")
+    done = rank(tmp_path)
+    assert done.returncode == 0, done.stdout
+    found = found_in(done.stdout)
+    model = str(tmp_path / "results/model")
+    added = {"model_dir": model} if sdk == 2 else {}
+    assert json.loads(found["SM_HPS"]) == {**given, **added}
+    assert json.loads(found["SM_TRAINING_ENV"])["hyperparameters"] == {**given, **added}
+    assert (found["SM_HP_FLAG"], found["SM_HP_TEXT"]) == ("false", "-b 4")
+    assert json.loads(found["args"])[:4] == list(args[sdk])
+    assert found.get("SM_SOURCE_DIR") == (str(tmp_path / "work") if sdk == 3 else None)
+    sent = json.loads((tmp_path / "input/config/hyperparameters.json").read_text())
+    assert sent["text"] == ('"-b 4"' if sdk == 2 else "-b 4")
+
+
 def test_without_the_option_a_script_finds_no_variable_of_sagemaker(tmp_path: Path) -> None:
     text = "import os; print([k for k in os.environ if k.startswith('SM_')], 'sagemaker' in dir())"
     lay_out(tmp_path, script(tmp_path, text))
@@ -108,24 +138,6 @@ def test_a_module_of_the_script_may_have_the_name_of_one_of_ours(
     lay_out(tmp_path, program, data=data, hosts=hosts, run_id="r")
     done = rank(tmp_path)
     assert "mine, rank_data mine, rank_sagemaker mine, sagemaker" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("args", "expected"),
-    [
-        ([], {}),
-        (["--a", "1", "--b", "x"], {"a": 1, "b": "x"}),
-        (["--a=1", "--b=", "--c=x=y"], {"a": 1, "b": "", "c": "x=y"}),
-        (["--flag", "--n", "-3"], {"flag": True, "n": -3}),
-        (["--list", "[1, 2]", "--text", "[1, 2"], {"list": [1, 2], "text": "[1, 2"}),
-        (["file.txt", "--", "-v"], {}),
-        # As sagemaker-training 5.1.4 writes {"b": 4, "flag": False, "on": True}.
-        (["-b", "4", "--flag", "False", "--on", "True"], {"b": 4, "flag": False, "on": True}),
-        (["--none", "None", "--n", "-3", "-v"], {"none": None, "n": -3, "v": True}),
-    ],
-)
-def test_hyperparameters_are_the_long_options(args: list[str], expected: dict[str, Any]) -> None:
-    assert hyperparameters(args) == expected
 
 
 def test_a_host_that_an_elastic_run_is_without_is_not_one_of_sagemakers(tmp_path: Path) -> None:
