@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..console import log
@@ -14,16 +14,21 @@ SECONDS = 5.0  # a large repository is looked at for changes
 
 
 def git(
-    folder: Path, *arguments: str, settings: Sequence[str] = (), seconds: float = SECONDS
+    folder: Path,
+    *arguments: str,
+    settings: Sequence[str] = (),
+    seconds: float = SECONDS,
+    more: Mapping[str, str] = {},
 ) -> str | None:
-    """What git prints; None where it fails. It writes nothing and fetches nothing."""
+    """What git prints; None where it fails. It fetches nothing unless `settings` let it; `more` are
+    variables beside those that it has."""
     own = ["core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never", *settings]
     argv = ["git", "--no-optional-locks", *(word for one in own for word in ("-c", one))]
     environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "XDG_CONFIG_HOME")}
     try:
         process = log.run(
             [*argv, "-C", str(folder), *arguments],
-            env=environment,
+            env={**environment, **more},
             cwd="/",
             capture_output=True,
             errors="surrogateescape",  # of names of files

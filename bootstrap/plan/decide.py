@@ -36,6 +36,7 @@ def decide(cluster: SurveyedCluster, options: Options) -> Plan:
     wanted = {name: [*todo[name].steps(name), *_steps(cluster, name)] for name in todo}
     steps = [downloads.routed(s, cluster.facts[name]) for name in wanted for s in wanted[name]]
     notes = (*_notes(cluster), *downloads.notes(cluster, todo, steps))
+    downloads.refuse_sources(cluster.environment.sources, steps)
     plan = Plan(tuple(todo), tuple(steps), notes)
     _refuse_little_room(cluster, todo, plan)
     return plan
@@ -61,6 +62,7 @@ def _notes(cluster: SurveyedCluster) -> list[str]:
         f"runtime {environment.runtime.name} on Python {environment.python}: {environment.why}",
         "inside the cluster: " + ", ".join(f"{p.name} = {p.address}" for p in cluster.peers),
     ]
+    notes += [source.note for source in cluster.environment.sources]
     if cards := system.mixed(cluster.facts):
         notes.append(f"GPUs of several types: {cards}; {LOST}")
     for name, host in cluster.facts.items():

@@ -11,6 +11,7 @@ from ..facts.egress import EgressCheck, origin
 from ..facts.host import HostFacts
 from .cluster import SurveyedCluster
 from .drivers import REPOSITORY
+from .runtimes import Source
 from .steps import Step
 from .system_changes import Changes
 
@@ -83,3 +84,14 @@ def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:
                 f"own installer, which downloads directly: {installer}",
                 hint="give it outbound access for this (a NAT), or use an image with a driver",
             )
+
+
+def refuse_sources(sources: Sequence[Source], steps: Sequence[Step]) -> None:
+    """UsageError if a host without outbound access has a package to build: what builds it comes
+    from the index."""
+    hosts = [step.host for step in steps if step.name == "runtime" and step.sends]
+    if sources and hosts:
+        raise UsageError(
+            f"{', '.join(hosts)}: no outbound access, to build {sources[0].text} with",
+            hint="build its wheel elsewhere, and name the https:// address of that",
+        )

@@ -218,15 +218,42 @@ class LockedEnvironment(ABC):
 
 
 @dataclass(frozen=True)
+class Source:
+    """A package that each host builds from the files of a folder here.
+
+    Args:
+        text: as the user named it.
+        inside: the project's folder in `root`; "" is `root` itself.
+        from_git: whether git wrote the folder.
+        digest: over its files.
+        requires: its requirements; None if its build decides them.
+    """
+
+    text: str
+    root: Path
+    inside: str = ""
+    from_git: bool = False
+    digest: str = ""
+    requires: tuple[str, ...] | None = None
+
+    @property
+    def note(self) -> str:
+        """Its line in a plan."""
+        unknown = "; what it requires is not known before, and must be in --requirements too"
+        return f"built on each host: {self.text}{unknown if self.requires is None else ''}"
+
+
+@dataclass(frozen=True)
 class Environment(LockedEnvironment):
-    """A runtime on one Python; `extra` is the locked text of the user's own packages; `plain`:
-    without Horovod, which only launcher horovod needs."""
+    """A runtime on one Python; `extra` is the locked text of the user's own packages, `sources` are
+    those that hosts build; `plain`: without Horovod, which only launcher horovod needs."""
 
     runtime: Runtime
     python: str
     why: str
     extra: str = ""
     plain: bool = False
+    sources: tuple[Source, ...] = ()
 
     @property
     def horovod(self) -> bool:
@@ -240,9 +267,10 @@ class Environment(LockedEnvironment):
 
     @property
     def content(self) -> list[str]:
-        """The runtime's name, the Python, the locked texts and the recipe of Horovod, if it has
-        Horovod."""
+        """The runtime's name, the Python, the locked texts, the sources and the recipe of Horovod,
+        if it has Horovod."""
         parts = [self.runtime.name, self.python, self.lock.read_text(), self.extra]
+        parts += [f"{source.digest} {source.inside}" for source in self.sources]
         return parts + [path.read_text() for path in self.runtime.recipe if self.horovod]
 
     def wheel_key(self, builder: HostFacts) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from railhead.documents.agent.files import TextFile
 
 from ..console.live import Board
+from ..console.text import clean
 from ..errors import HostsFailed, RailheadError
 from ..facts.host import HostFacts
 from ..inventory import caches
@@ -39,6 +40,9 @@ MAKE_KEY = """mkdir -p -m 700 ~/.railhead/cluster
 ssh-keygen -y -P '' -f {key} >{key}.pub 2>/dev/null && exit
 rm -f {key}
 ssh-keygen -q -t ed25519 -N '' -C {comment} -f {key}"""
+SOURCES = "~/.railhead/sources"
+# A version that a project takes from its repository's tags, which a host does not have.
+BUILDS = {"SETUPTOOLS_SCM_PRETEND_VERSION": "0"}
 IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow; assert horovod.tensorflow.mpi_built()"
 
 
@@ -175,11 +179,41 @@ class _Installation:
         if self.environment.extra:
             locks[f"{folder}.extra.txt"] = self.environment.extra
         self._create_environment(step_host, "runtime", folder, locks)
+        self._build_sources(step_host)
         imports = self.environment.runtime.framework.imports
         if not self.environment.horovod:
             self._mark_complete(step_host, "runtime", imports)
         elif step_host.waits_for_wheel:  # compile Python files while the wheel is built
             self._check(step_host, "runtime", imports)
+
+    def _build_sources(self, step_host: HostStep) -> None:
+        """Build and install the packages that come as source, and check what they require: uv
+        installs them alone, so that nothing of the lock is replaced."""
+        sources = self.environment.sources
+        if not sources or _is_complete(step_host, self.environment.folder):
+            return
+        from .requirements.sources import packed  # loaded only where it is needed
+
+        before = self._unmet(step_host)
+        install = [uv.PROGRAM, "pip", "install", "--no-deps"]
+        install += ["--python", self.environment.interpreter]
+        for source in sources:
+            folder = f"{SOURCES}/{source.digest}"
+            step_host.send_folder("runtime", packed(source), folder)
+            step_host.reporter("runtime")(f"builds {source.text}")
+            project = f"{folder}/{source.inside}".rstrip("/")
+            step_host.run("runtime", [*install, project], env=uv.ENVIRONMENT | BUILDS)
+        if unmet := sorted(self._unmet(step_host) - before):
+            raise RailheadError(
+                "packages that come as source require what is not there:\n" + "\n".join(unmet),
+                hint="add it to the file of --requirements",
+            )
+
+    def _unmet(self, step_host: HostStep) -> set[str]:
+        """What packages of the environment require and do not have, by uv's lines."""
+        check = [uv.PROGRAM, "pip", "check", "--python", self.environment.interpreter]
+        reply = step_host.session.run(check, env=uv.ENVIRONMENT)
+        return {clean(line) for line in reply.tail if line.startswith("The package")}
 
     def _mark_complete(self, step_host: HostStep, step: str, imports: str) -> None:
         """Check that the environment can be imported, and mark it as complete."""

@@ -20,7 +20,6 @@ from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import Sessions, all_facts
 from ..ssh.session import Session
 from . import wheel_store
-from .requirements import resolve_extra
 from .uv import local_uv
 from .wheel_store import wheel_folder
 
@@ -35,8 +34,9 @@ def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
     environment = choose_runtime(facts, options.launcher, options.runtime)
     environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
     if options.requirements:
-        extra = resolve_extra(environment, options.requirements, local_uv())
-        environment = replace(environment, extra=extra)
+        from .requirements.resolve import with_packages  # loaded only where it is needed
+
+        environment = with_packages(environment, options.requirements, local_uv())
     environment = preferring_installed(environment, facts, options.environment)
     peers = resolve_peers(sessions, facts, options.peer_addresses)
     cluster = ConnectedCluster(

@@ -125,11 +125,16 @@ CROSSINGS = (
         ("runs.request",),
     ),
     Crossing(
-        "files of `--requirements`",
+        "files of `--requirements`, folders and repositories that they name",
         "anybody",
-        "`uv`, for wheels only",
+        "`fab`, `git`; `uv`, for wheels only",
         NOTHING,
-        ("provision.requirements", "runs.keras.choice", "runs.keras.evidence"),
+        (
+            "provision.requirements.lines",
+            "provision.requirements.sources",
+            "runs.keras.choice",
+            "runs.keras.evidence",
+        ),
     ),
     Crossing(
         "the git repository of a program",

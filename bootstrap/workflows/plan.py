@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 from railhead.documents.options.hosts import ReadyOptions
@@ -26,7 +27,6 @@ from ..plan.internet import MOST_CERTIFICATES, Internet, check_certificates, rea
 from ..plan.runtimes import row_named
 from ..plan.steps import Plan
 from ..provision import survey
-from ..provision.requirements import checked_requirements
 from ..report.facts import read_run
 from ..report.scaling import epoch_seconds
 from ..ssh.cluster import ConnectedCluster
@@ -45,7 +45,7 @@ def ready_options(
     proxy = read_proxy(ready.proxy, os.environ.get("RAILHEAD_PROXY", ""))
     return Options(
         ready.system,
-        checked_requirements(program.requirements) if program.requirements else None,
+        _requirements(program.requirements),
         tuple(check_peer_address(text) for text in ready.peer_address),
         launcher,
         program.runtime,
@@ -53,6 +53,16 @@ def ready_options(
         _debian_mirror(),
         Internet(proxy, _certificates(ready.ca) if ready.ca else ""),
     )
+
+
+def _requirements(file: str | None) -> Path | None:
+    """The file of --requirements, checked. Raises as `read_requirements`."""
+    if not file:
+        return None
+    from ..provision.requirements.lines import read_requirements  # loaded only where it is needed
+
+    read_requirements(file)
+    return Path(file)
 
 
 def _certificates(file: str) -> str:

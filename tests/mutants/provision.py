@@ -7,7 +7,8 @@ from . import Mutant
 INSTALL = "tests/bootstrap/provision/test_install.py"
 FIRST_CONTACT = "tests/bootstrap/facts/test_first_contact.py"
 TRANSFER = "tests/bootstrap/data/test_data_transfer.py"
-REQUIREMENTS = "tests/bootstrap/provision/test_requirements.py"
+SOURCES = "tests/bootstrap/provision/requirements/test_sources.py"
+REQUIREMENTS = "tests/bootstrap/provision/requirements/test_lines.py"
 PROXY = "tests/bootstrap/provision/test_apt_proxy.py"
 SYSTEM_SCRIPT = "tests/bootstrap/provision/test_system_script.py"
 
@@ -21,10 +22,24 @@ MUTANTS = [
     ),
     Mutant(
         what="a line of --requirements lets uv build an editable package",
-        file="bootstrap/provision/requirements.py",
-        old="elif option[1] not in _INDEX_OPTIONS:",
-        new='elif option[1] == "--no-binary":',
+        file="bootstrap/provision/requirements/lines.py",
+        old="elif option and option[1] in _INDEX_OPTIONS:",
+        new="elif option:",
         caught_by=(f"{REQUIREMENTS}::test_what_would_be_built_here_is_refused_by_its_line",),
+    ),
+    Mutant(
+        what="a repository of --requirements is fetched from a file of this computer",
+        file="bootstrap/inventory/git.py",
+        old='"protocol.allow=never", *settings]',
+        new="*settings]",
+        caught_by=(f"{SOURCES}::test_git_uses_no_other_transport_than_those_of_the_line",),
+    ),
+    Mutant(
+        what="a source is installed though what it requires is not there",
+        file="bootstrap/provision/apply.py",
+        old="if unmet := sorted(self._unmet(step_host) - before):",
+        new="if unmet := sorted(self._unmet(step_host) - self._unmet(step_host)):",
+        caught_by=(f"{SOURCES}::test_a_requirement_that_is_not_there_is_named",),
     ),
     Mutant(
         what="a Horovod wheel whose test failed on its builder is installed on other hosts later",

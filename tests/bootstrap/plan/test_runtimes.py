@@ -25,7 +25,7 @@ from bootstrap.plan.runtimes import (
     preferring_installed,
     row_named,
 )
-from bootstrap.provision.requirements import resolve_extra
+from bootstrap.provision.requirements.resolve import with_packages
 from bootstrap.provision.uv import local_uv
 from bootstrap.runs.strategies import LAUNCHERS, SCRIPTS_ONLY
 from railhead.documents.options.option import options_in
@@ -324,6 +324,7 @@ def test_headers_without_mpirun_are_half_of_openmpi(debian: HostFacts) -> None:
 FAKE = """#!/bin/sh
 printf '%s\\n' "$@" >"$0.argv"
 cat >"$0.stdin"
+for word; do case $word in */limits.txt) cp "$word" "$0.limits" ;; esac; done
 """
 
 
@@ -350,20 +351,21 @@ def test_more_packages_are_resolved_under_the_runtimes_pins(tmp_path: Path, runt
     request = tmp_path / "requirements.txt"
     request.write_text("tensorflow-hub\n")
     uv = fake_uv(tmp_path, f"cat <<'E'\n{LOCKED}E\n")
-    extra = resolve_extra(Environment(runtime, "3.11", ""), request, str(uv))
+    extra = with_packages(Environment(runtime, "3.11", ""), request, str(uv)).extra
     lines = LOCKED.splitlines(keepends=True)
     assert extra == ("".join(lines) if runtime.gpu else "".join(lines[:3] + lines[5:]))
     argv = Path(f"{uv}.argv").read_text().splitlines()
     assert argv[argv.index("--constraints") + 1] == str(runtime.lock)
     assert argv[argv.index("--python-version") + 1] == "3.11"
-    assert {"--generate-hashes", "--no-emit-index-url", str(request)} <= set(argv)
-    assert Path(f"{uv}.stdin").read_text() == "tensorflow==2.18.1\ntensorflow-metadata<1.18\n"
+    assert {"--generate-hashes", "--no-emit-index-url", "-"} <= set(argv)
+    assert Path(f"{uv}.stdin").read_text() == "tensorflow-hub\n"
+    assert Path(f"{uv}.limits").read_text() == "tensorflow==2.18.1\ntensorflow-metadata<1.18\n"
 
 
 OURS = {
     "horovod": (
         "Horovod[tensorflow] ~= 0.28  # as always",
-        "tf2.18 has it, compiled for the hosts",
+        "installs horovod: the runtimes have it, compiled for the hosts",
     ),
     "another build": ("-i https://index\ntensorflow_gpu", "installs tensorflow-gpu, which overw"),
 }
@@ -376,7 +378,7 @@ def test_packages_of_the_runtime_are_refused_before_they_are_compiled(
     request = tmp_path / "requirements.txt"
     request.write_text(f"tqdm\n{text}\n")
     with pytest.raises(UsageError, match=why):
-        resolve_extra(Environment(CPU, "3.11", ""), request, "/nowhere/uv")
+        with_packages(Environment(CPU, "3.11", ""), request, "/nowhere/uv")
 
 
 def test_horovod_is_refused_where_a_package_requires_it(tmp_path: Path) -> None:
@@ -386,7 +388,7 @@ def test_horovod_is_refused_where_a_package_requires_it(tmp_path: Path) -> None:
     without = replace(NEW, row=replace(NEW.row, launchers=("tensorflow",)))
     for runtime, why in ((NEW, "has it, compiled for"), (without, "has none; tf2.18 has")):
         with pytest.raises(UsageError, match=f"installs horovod: runtime tf2.21 {why}"):
-            resolve_extra(Environment(runtime, "3.11", ""), request, str(uv))
+            with_packages(Environment(runtime, "3.11", ""), request, str(uv))
 
 
 REAL = {
@@ -407,12 +409,12 @@ def test_real_requirements_are_resolved_with_what_the_runtime_has(
     environment = Environment(CPU, "3.11", "")
     if conflict:
         with pytest.raises(UsageError, match="conflicts with runtime") as caught:
-            resolve_extra(environment, request, local_uv())
+            with_packages(environment, request, local_uv())
         assert conflict in caught.value.message and caught.value.hint.startswith("loosen the ver")
         return
     names = {
         line.partition("=")[0]: line
-        for line in resolve_extra(environment, request, local_uv()).splitlines()
+        for line in with_packages(environment, request, local_uv()).extra.splitlines()
     }
     assert "protobuf" in names and "tensorflow" not in names
     if text == "tensorflow-datasets":  # with 1.21 its import fails under protobuf 5
@@ -425,7 +427,7 @@ def test_a_package_that_does_not_exist_is_reported_as_unknown(tmp_path: Path) ->
     text = "Because numpyy was not found in the package registry and you require numpyy, ..."
     uv = fake_uv(tmp_path, f"echo '{text}' >&2; exit 1")
     with pytest.raises(UsageError) as caught:
-        resolve_extra(Environment(CPU, "3.11", ""), request, str(uv))
+        with_packages(Environment(CPU, "3.11", ""), request, str(uv))
     assert caught.value.hint == "check the names of the packages in requirements.txt"
 
 
@@ -434,6 +436,6 @@ def test_packages_that_do_not_go_with_the_runtime_are_reported_in_uvs_text(tmp_p
     request.write_text("numpy<1.20\n")
     uv = fake_uv(tmp_path, "echo 'Because you require numpy<1.20 ...' >&2; exit 1")
     with pytest.raises(UsageError, match="conflicts with runtime tf2.18-cpu") as caught:
-        resolve_extra(Environment(CPU, "3.11", ""), request, str(uv))
+        with_packages(Environment(CPU, "3.11", ""), request, str(uv))
     assert "Because you require numpy<1.20" in caught.value.message
     assert caught.value.hint.startswith("loosen the versions in requirements.txt")

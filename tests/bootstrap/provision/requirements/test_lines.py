@@ -11,7 +11,8 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.plan.runtimes import REPO, RUNTIMES, Environment
 from bootstrap.provision import uv
-from bootstrap.provision.requirements import checked_requirements, resolve_extra
+from bootstrap.provision.requirements.lines import read_requirements
+from bootstrap.provision.requirements.resolve import with_packages
 
 CPU = Environment(RUNTIMES["tf2.18-cpu"], "3.11", "")
 PACKAGE = """import pathlib
@@ -20,16 +21,15 @@ from setuptools import setup
 setup(name="mine", version="1")
 """
 BUILT = {
-    "a folder": "./mine",
-    "a folder by its absolute path": "{here}/mine",
-    "an editable folder": "-e ./mine",
-    "an editable folder without a space": "-e./mine",
-    "an editable folder, in full": "--editable=./mine",
-    "a named folder": "mine @ file://{here}/mine",
+    "a folder without a project": "./more",
+    "a file": "-e ./mine/setup.py",
     "an archive": "./mine-1.tar.gz",
     "an archive of an address": "mine @ https://example.org/mine-1.tar.gz",
-    "a repository": "git+https://example.org/mine.git",
-    "a named repository": "mine @ git+ssh://git@example.org/mine.git@main",
+    "a repository without authentication": "git+http://example.org/mine.git",
+    "a repository on this computer": "git+file://{here}/mine",
+    "a repository and a password": "git+https://me:secret@example.org/mine.git",
+    "a branch that is an option": "git+https://example.org/mine.git@--upload-pack=x",
+    "another kind of repository": "hg+https://example.org/mine",
     "an option that builds": "--no-binary mine\nmine",
     "an option that allows to build": "--only-binary :none:\nmine",
     "an unknown option": "--config-settings x=y",
@@ -43,7 +43,7 @@ def marker(tmp_path: Path) -> Path:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/setup.py").write_text(PACKAGE.format(marker=str(tmp_path / "ran")))
     (tmp_path / "more").mkdir()
-    (tmp_path / "more/other.txt").write_text("six\n-e ../mine\n")
+    (tmp_path / "more/other.txt").write_text("six\n-e ../absent\n")
     return tmp_path / "ran"
 
 
@@ -54,9 +54,9 @@ def test_what_would_be_built_here_is_refused_by_its_line(
     file = tmp_path / "requirements.txt"
     file.write_text("tqdm\n" + text.format(here=tmp_path) + "\n")
     with pytest.raises(UsageError, match="line 2, .*would run its code on this computer"):
-        checked_requirements(str(file))
+        read_requirements(file)
     with pytest.raises(UsageError, match="line 2, "):
-        resolve_extra(CPU, file, uv.local_uv())
+        with_packages(CPU, file, uv.local_uv())
     assert not marker.exists()
 
 
@@ -75,7 +75,7 @@ def test_a_package_without_a_wheel_is_named(tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\ncat > /dev/null\necho '{reason}' >&2; exit 1\n")
     program.chmod(0o755)
     with pytest.raises(UsageError, match=reason) as caught:
-        resolve_extra(CPU, file, str(program))
+        with_packages(CPU, file, str(program))
     assert caught.value.hint.startswith("choose a version with a wheel")
 
 
@@ -104,7 +104,7 @@ def test_a_file_without_an_end_is_refused(tmp_path: Path, name: str) -> None:
         file.truncate(1 << 30)
     given = str(tmp_path / name)
     with pytest.raises(UsageError, match=f"--requirements {given}: (must|Is a dir)"):
-        checked_requirements(given)
+        read_requirements(given)
 
 
 def test_only_one_module_starts_uv_and_pip_here() -> None:

@@ -1,0 +1,122 @@
+"""The file of --requirements: its lines, and those of the files that it includes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from railhead.documents.lazy import dataclass
+
+from ...errors import UsageError
+from ...inventory.files import text_given
+from .sources import SourceLine, read_line
+
+REQUIREMENTS_BYTES = 1_000_000
+INCLUDED = 8  # files that include each other
+_OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(?:\s*=\s*|\s+|$)(.*)")
+_INCLUDES = ("-r", "--requirement", "--requirements")
+_OF_FILES = ("-c", "--constraint", "--constraints", "-f", "--find-links")
+_INDEX_OPTIONS: tuple[str, ...] = ("-i", "--index-url", "--extra-index-url", "--no-index")
+_INDEX_OPTIONS += ("-f", "--find-links", "--trusted-host")
+_INDEX_OPTIONS += ("--pre", "--prefer-binary", "--require-hashes")
+_ADDRESS = re.compile(r"[/\\]|^\.")  # a path, a URL or a repository
+_WHEEL = re.compile(r"https?://[^?#]*\.whl(\?[^#]*)?(#.*)?")
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """A file of --requirements, with the files that it includes: `text` is what uv resolves."""
+
+    text: str
+    sources: tuple[SourceLine, ...]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line without its comment. `given`: how its file was named; `folder` is that file's."""
+
+    given: str
+    number: int
+    text: str
+    folder: Path
+
+
+def read_requirements(file: str | Path) -> Requirements:
+    """The file of --requirements, checked as far as possible without a host.
+
+    Raises:
+        UsageError: it is missing, a line is not a requirement or would be built here, or it
+            installs Horovod.
+    """
+    lines, sources = [], []
+    for line in _lines(Path(file), f"--requirements {file}", INCLUDED):
+        if (source := read_line(line.text, line.folder)) is not None:
+            sources.append(source)
+            continue
+        if not line.text.startswith("-"):
+            _check(line, Path(file))
+        lines.append(f"{line.text}\n")
+    return Requirements("".join(lines), tuple(sources))
+
+
+def _check(line: _Line, file: Path) -> None:
+    """UsageError if a line is not a requirement of a wheel."""
+    from packaging.requirements import InvalidRequirement, Requirement  # 40 ms
+    from packaging.utils import canonicalize_name
+
+    wanted = re.split(r"\s--", line.text)[0].strip()
+    try:
+        requirement = Requirement(wanted)
+    except InvalidRequirement as error:
+        if _ADDRESS.search(wanted):
+            raise _not_built(line) from None
+        raise UsageError(
+            f"{line.given}: line {line.number} must be a package and its versions, such as"
+            f" keras-cv>=0.9: {error}"
+        ) from None
+    if requirement.url and not _WHEEL.fullmatch(requirement.url):
+        raise _not_built(line)
+    if canonicalize_name(requirement.name) == "horovod":
+        raise brings_horovod(file, "the runtimes have it, compiled for the hosts")
+
+
+def _lines(path: Path, given: str, deep: int) -> Iterator[_Line]:
+    """The lines of a file, and of those that it includes.
+
+    Raises:
+        UsageError: an option that would build a package here, or that is not known.
+    """
+    text = text_given(path, given, REQUIREMENTS_BYTES)
+    folder = path.absolute().parent
+    for number, raw in enumerate(text.replace("\\\n", " ").splitlines(), 1):
+        words = re.split(r"(?:^|\s)#", raw)[0].strip()
+        line, option = _Line(given, number, words, folder), _OPTION.fullmatch(words)
+        if not words.startswith("-") or read_line(words, folder):
+            yield from [line] if words else []
+        elif option and option[1] in _INCLUDES:
+            if not deep:
+                raise UsageError(f"{given}: line {number}: files must not include each other")
+            yield from _lines(folder / option[2], f"{given}: {words}", deep - 1)
+        elif option and option[1] in _OF_FILES and "://" not in option[2]:
+            yield replace(line, text=f"{option[1]} {folder / option[2]}")
+        elif option and option[1] in _INDEX_OPTIONS:
+            yield line
+        else:
+            raise _not_built(line)
+
+
+def _not_built(line: _Line) -> UsageError:
+    return UsageError(
+        f"{line.given}: line {line.number}, {line.text}: packages come as wheels, from an index or"
+        " an https:// address of one, or as a folder or git repository, which hosts build: to build"
+        " a package would run its code on this computer",
+        hint="unpack it and name its folder, which has a pyproject.toml or setup.py, as ./FOLDER",
+    )
+
+
+def brings_horovod(requirements: Path, why: str) -> UsageError:
+    """A refusal of packages that bring Horovod."""
+    hint = f"remove it from {requirements.name}, and the package that requires it, if any"
+    return UsageError(f"--requirements {requirements} installs horovod: {why}", hint=hint)
