@@ -74,6 +74,14 @@ def check_budget(config: ClusterConfig) -> None:
         )
 
 
+def whole(config: ClusterConfig) -> str:
+    """As `cost`, with what is not included; for `pulumi preview` and `fab doctor`."""
+    if CLOUDS[config.cloud].free:
+        return cost(config)
+    rates = config.rates or shipped(config.cloud)
+    return f"{cost(config)}; {host.by_use(config.region, rates, bucket=config.bucket)}"
+
+
 def cost(config: ClusterConfig) -> str:
     """One phrase for people: what the whole cluster costs per hour, and until its deadline."""
     found = parts(config)

@@ -18,7 +18,7 @@ from railhead.installation import PREFIX
 
 from .clouds import CLOUDS
 from .config import settings
-from .cost import check_budget, cost
+from .cost import check_budget, whole
 from .live_prices import live_rates
 from .next_command import naming
 from .place import NotKnown, Place
@@ -39,7 +39,7 @@ def main() -> None:
     try:
         config = settings.read(values, stack=pulumi.get_stack(), others=every)
         config = replace(config, rates=live_rates(config))
-        pulumi.log.info(f"the whole cluster: {cost(config)}")
+        pulumi.log.info(f"the whole cluster: {whole(config)}")
         check_budget(config)
         component = importlib.import_module(CLOUDS[config.cloud].component)
         cluster = component.Cluster(LOGICAL_NAME, config, existing=_existing)

@@ -13,6 +13,7 @@ from typing import TextIO
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
 from railhead.money import host
+from railhead.money.table import shipped
 
 from ..console.output import print_lines
 from ..console.text import clean
@@ -96,7 +97,10 @@ def price_lines(inventory: Inventory) -> list[str]:
     if not parts:
         return []
     text = host.describe(parts, hosts, deadlines.default_hours(inventory))
-    return [f"price: {text}", *epoch_lines(inventory)]
+    besides = host.by_use(
+        inventory.region, shipped(inventory.cloud), bucket=inventory.bucket is not None
+    )
+    return [f"price: {text}", besides, *epoch_lines(inventory)]
 
 
 def epoch_lines(inventory: Inventory) -> list[str]:

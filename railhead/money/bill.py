@@ -43,11 +43,16 @@ class Price:
         """For one unit."""
         return Amount(self.low, self.high)
 
-    def __str__(self) -> str:
+    @property
+    def figure(self) -> str:
+        """`0.2 to 0.216 USD per h`."""
         value = f"{self.low.normalize():f}"
         high = f" to {self.high.normalize():f}" if self.high != self.low else ""
+        return f"{value}{high} USD per {self.unit}"
+
+    def __str__(self) -> str:
         origin = ", ".join(filter(None, (self.source, self.day)))
-        return f"{value}{high} USD per {self.unit}" + (f" ({origin})" if origin else "")
+        return self.figure + (f" ({origin})" if origin else "")
 
 
 @dataclass(frozen=True)

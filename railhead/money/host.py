@@ -13,7 +13,7 @@ from railhead.documents.runs.result import RunCost
 
 from .amount import Amount, total
 from .bill import HOURS, Price, Rate, UnknownPrice
-from .table import ADDRESS, Rates
+from .table import ADDRESS, OBJECTS, SENT, Rates
 
 MACHINE, DISK, PUBLIC = "machine", "disk", "address"
 THROUGHPUT, IOPS = "throughput", "iops"  # of a disk, beyond what its price includes
@@ -175,6 +175,17 @@ def describe(parts: Iterable[Part], hosts: int, hours: float | None = None) -> s
         return text
     at_most = Amount.of((whole * Decimal(str(hours))).high)
     return f"{text}, at most {at_most} until the deadline of {hours:g} h"
+
+
+def by_use(region: str | None, rates: Rates, *, bucket: bool) -> str:
+    """What has a price by its use, which nobody knows before: `not included: a bucket with its old
+    versions at 0.023 USD per GB-month, traffic out at 0 to 0.09 USD per GB`."""
+    prices = {"traffic out": rates.rate(*SENT, region)}
+    if bucket:
+        prices = {"a bucket with its old versions": rates.rate(*OBJECTS, region), **prices}
+    known = [f"{what} at {rate.figure}" for what, rate in prices.items() if isinstance(rate, Price)]
+    unknown = [what for what, rate in prices.items() if isinstance(rate, UnknownPrice)]
+    return "not included: " + ", ".join(known + [f"{what} (unknown)" for what in unknown])
 
 
 def _sources(parts: Iterable[Part]) -> str:

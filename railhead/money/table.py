@@ -21,7 +21,7 @@ from .bill import Price, Rate, UnknownPrice
 FOLDER = Path(__file__).parent / "prices"
 ON_DEMAND, SPOT = "on demand", "spot"
 EVERYWHERE = "all"  # the region of a price that is the same in all regions
-OBJECTS, ADDRESS = ("objects", "standard"), ("address", "public")
+OBJECTS, ADDRESS, SENT = ("objects", "standard"), ("address", "public"), ("traffic", "out")
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ def composed(what: str, parts: Iterable[tuple[Rate, int]]) -> Rate:
 def name_of(kind: str, item: str, region: str | None, *, spot: bool = False) -> str:
     """What is priced, in words: `spot price of g5.xlarge in eu-west-1`."""
     items = {"machine": item, "vcpu": f"a vCPU of {item}", "disk": f"a {item} disk"}
+    items |= {"objects": "a bucket", "traffic": "traffic out"}
     items |= {what: f"{what} of a {item} disk" for what in ("throughput", "iops")}
     market = f"{SPOT} " if spot else ""
     place = "" if region == EVERYWHERE else f" in {region or 'no region'}"

@@ -143,6 +143,22 @@ def test_a_cost_until_the_deadline_is_at_most_that_of_the_higher_price() -> None
     assert cost.cost(config).endswith("at most 3.82 USD until the deadline of 8 h")
 
 
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        (replace(AWS, bucket=True), "bucket with its old versions at 0.023 USD per GB-month"),
+        (replace(AWS, bucket=False), "not included: traffic out at 0 to 0.09 USD per GB"),
+    ],
+)
+def test_a_preview_names_what_has_a_price_by_its_use(config: ClusterConfig, named: str) -> None:
+    assert named in cost.whole(config) and cost.whole(config).startswith(cost.cost(config))
+    assert "bucket" not in cost.cost(config)
+
+
+def test_the_hosts_of_this_computer_have_no_price_by_use() -> None:
+    assert cost.whole(LOCAL) == cost.cost(LOCAL)
+
+
 def test_the_unknown_parts_of_a_cost_are_named() -> None:
     text = cost.cost(replace(AWS, region="eu-west-1", spot=True))
     first, _, unknown = text.partition("; unknown: ")

@@ -25,6 +25,7 @@ ONE = Inventory(
     "gpu",
     (Host("h1", "a"),),
     cloud="aws",
+    region="us-east-1",
     price=host.documented(PARTS, 1),
     deadlines=(DocumentDeadline("scheduled-stop", "s", "h1", 4 * 3600),),
 )
@@ -50,18 +51,30 @@ def trained(run_id: str, seconds: float, **changes: Any) -> None:
 
 
 def test_the_price_is_per_hour_and_until_the_deadline() -> None:
-    (line,) = price_lines(ONE)
+    line, _ = price_lines(ONE)
     assert line.startswith(
         "price: 0.54 USD per hour (1 x machine 0.526, disk 0.011, address 0.005;"
     )
     assert line.endswith("at most 2.17 USD until the deadline of 4 h")
 
 
+def test_what_has_a_price_by_its_use_is_named_beside_it() -> None:
+    assert price_lines(ONE)[1] == "not included: traffic out at 0 to 0.09 USD per GB"
+    assert price_lines(replace(ONE, bucket="s3://b"))[1] == (
+        "not included: a bucket with its old versions at 0.023 USD per GB-month, "
+        "traffic out at 0 to 0.09 USD per GB"
+    )
+    elsewhere = replace(ONE, bucket="s3://b", region="eu-west-3")
+    assert price_lines(elsewhere)[1] == (
+        "not included: a bucket with its old versions (unknown), traffic out (unknown)"
+    )
+
+
 def test_an_epoch_has_the_price_of_the_newest_run_on_as_many_hosts() -> None:
     trained("20261101-000000-aaaa", 7200)
     trained("20261102-000000-bbbb", 3600)
     trained("20261103-000000-cccc", 60, hosts=run_document().hosts * 2)
-    assert price_lines(ONE)[1:] == ["price of an epoch, as in run 20261102-000000-bbbb: 0.5420 USD"]
+    assert price_lines(ONE)[2:] == ["price of an epoch, as in run 20261102-000000-bbbb: 0.5420 USD"]
 
 
 def test_hosts_without_a_price_have_no_line() -> None:
