@@ -47,12 +47,21 @@ class NoCredentials(UsageError):
 
 
 @dataclass(frozen=True)
+class SpotOffer:
+    """What a spot machine is sold as, whose price changes while it runs."""
+
+    machine_type: str
+    zone: str
+
+
+@dataclass(frozen=True)
 class InstanceState:
     """The state of one instance that the cloud reports; `source` names the API call, `at` its
     time. `serial` identifies the instance: a new one with the same name has another. `certain`: it
     was read on this computer; what a cloud reports may be older than what it reported before.
     `created`, `started` and `stopped` (the last time of each, seconds since 1970) are the cloud's
-    times, where it reports them."""
+    times, where it reports them. `spot`: of a machine whose cloud keeps the history of its
+    price."""
 
     state: str
     address: str | None
@@ -65,6 +74,7 @@ class InstanceState:
     created: float | None = None
     started: float | None = None
     stopped: float | None = None
+    spot: SpotOffer | None = None
 
 
 @dataclass(frozen=True)

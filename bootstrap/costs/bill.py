@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -10,9 +10,20 @@ from decimal import Decimal
 from railhead.documents.lazy import dataclass
 from railhead.money import host
 from railhead.money.amount import Amount, total
-from railhead.money.bill import FIRST_MINUTE, Existence, Price, Rate, UnknownPrice, bill, machine
+from railhead.money.bill import (
+    FIRST_MINUTE,
+    Existence,
+    Price,
+    Rate,
+    Step,
+    UnknownPrice,
+    at_steps,
+    bill,
+    machine,
+)
 from railhead.money.host import Part
 
+from ..clouds.base import SpotOffer
 from .ledger import BilledMachine, Ledger, Start
 
 
@@ -29,32 +40,52 @@ class Period:
         return (first, last) if first < last else None
 
 
-def cost_of(ledger: Ledger, period: Period) -> Amount:
-    """What a stack's machines cost in a period."""
-    parts = (one for each in ledger.machines.values() for one in existences(each, period))
+History = Mapping[SpotOffer, Sequence[Step]]
+
+
+def cost_of(ledger: Ledger, period: Period, history: History | None = None) -> Amount:
+    """What a stack's machines cost in a period. Spot machines without a `history` have the range
+    of prices that was noted at their start."""
+    found = history or {}
+    parts = (one for each in ledger.machines.values() for one in existences(each, period, found))
     return bill(parts, moment(period.until)).total
 
 
-def existences(billed: BilledMachine, period: Period) -> Iterator[Existence]:
+def existences(billed: BilledMachine, period: Period, history: History) -> Iterator[Existence]:
     """What existed of a machine in a period, each start at its own prices."""
+    steps = history.get(billed.spot, ()) if billed.spot else ()
     for start in billed.starts:
         if inside := period.part(start.at, start.until):
             for part in _parts(billed, start):
                 if not part.is_of_disk:
-                    yield from _of_start(part, start, inside)
+                    changes = steps if part.what == host.MACHINE else ()
+                    yield from _of_start(part, start, inside, changes)
     yield from _disks(billed, period)
 
 
-def _of_start(part: Part, start: Start, inside: tuple[float, float]) -> Iterator[Existence]:
+def _of_start(
+    part: Part, start: Start, inside: tuple[float, float], steps: Sequence[Step]
+) -> Iterator[Existence]:
     """A machine, or its address, for a start. One whose end is not known costs from nothing to its
     whole price after it was last seen."""
     begin, last = inside
     certain = max(start.seen, start.at + FIRST_MINUTE.total_seconds(), begin)
     end = min(last, certain) if start.unsure else last
     one = machine(part.what, part.rate, moment(begin), moment(end))
-    yield one if part.what == host.MACHINE and begin == start.at else _exact(one)
+    whole = part.what == host.MACHINE and begin == start.at
+    yield from _stepped(one if whole else _exact(one), steps)
     if end < last:
-        yield Existence(part.what, _perhaps(part.rate), moment(end), moment(last))
+        for rest in _stepped(Existence(part.what, part.rate, moment(end), moment(last)), steps):
+            yield replace(rest, rate=_perhaps(rest.rate))
+
+
+def _stepped(one: Existence, steps: Sequence[Step]) -> list[Existence]:
+    """At the price of each time, where it changes; before the first known one it is unknown."""
+    if not steps or one.end is None:
+        return [one]
+    first = min(step.start for step in steps)
+    before = UnknownPrice(f"{steps[0].rate.what} before {first:%Y-%m-%d}")
+    return at_steps(replace(one, rate=before), steps, one.end)
 
 
 def _exact(one: Existence) -> Existence:

@@ -18,7 +18,7 @@ from railhead.documents.codec import decode, encode
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import is_name
 
-from ..clouds.base import STOPPED, InstanceState
+from ..clouds.base import STOPPED, InstanceState, SpotOffer
 from ..inventory import local_state, stack_config
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Inventory
@@ -46,14 +46,15 @@ class Start:
 
 @dataclass(frozen=True)
 class BilledMachine:
-    """A machine. Its disk exists from `created` to `deleted`. `parts`: what it is billed for
-    now."""
+    """A machine. Its disk exists from `created` to `deleted`. `parts`: what it is billed for now.
+    `spot`: as its cloud has reported it."""
 
     name: str
     created: float
     deleted: float | None = None
     starts: tuple[Start, ...] = ()
     parts: tuple[PricePart, ...] = ()
+    spot: SpotOffer | None = None
 
     def priced(self, parts: tuple[PricePart, ...]) -> BilledMachine:
         """At these prices from now on; a start keeps its own, where it has any for each part."""
@@ -70,13 +71,15 @@ class BilledMachine:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The machines of a stack by their ids. `owner`: who pays, as the stack's tag has it."""
+    """The machines of a stack by their ids. `owner`: who pays, as the stack's tag has it. Older
+    ledgers have no `region`."""
 
     cluster: str
     stack: str | None
     cloud: str
     owner: str | None = None
     machines: Mapping[str, BilledMachine] = field(default_factory=dict)
+    region: str | None = None
 
 
 def observed(
@@ -87,6 +90,7 @@ def observed(
         return None
     since = state.started or now
     machine = before or BilledMachine(name, state.created or since)
+    machine = replace(machine, spot=state.spot or machine.spot)
     if state.state == "unknown":
         return machine
     starts = _with_start(machine.starts, state, now)
@@ -165,7 +169,8 @@ def note(
     config = stack_config.read(inventory.stack) if inventory.stack and not before.owner else None
     owner = config.owner if config else before.owner
     stack = inventory.stack or before.stack
-    after = replace(before, stack=stack, owner=owner, machines=machines)
+    region = inventory.region or before.region
+    after = replace(before, stack=stack, owner=owner, machines=machines, region=region)
     if machines and after != before:
         atomic_write(_path(name), json.dumps(encode(after), indent=1) + "\n")
     return after

@@ -57,7 +57,8 @@ class CloudKind:
     of it a killed `up` left, `own_bucket` the empty bucket of a given name if it has the stack's
     id, and `deadlines` the cloud's own deadlines of machines. `examiner` is the "module:function"
     that checks whether a stack can be created, and `policy` the one that lists the rights for that.
-    `prices` reads its own prices of a region, `bill` what it has billed.
+    `prices` reads its own prices of a region, `spot_history` those of spot machines at each time,
+    `bill` what it has billed.
     `areas` returns the areas in which everything with Railhead's tags can be listed. `scheme` is
     that of its bucket addresses, and `bucket` the "module:function" that opens a bucket.
     `host_key_source` is where its machines' keys can be read, and `deadline` the kind of its own
@@ -77,6 +78,7 @@ class CloudKind:
     examiner: str | None = None
     policy: str | None = None
     prices: str | None = None
+    spot_history: str | None = None
     bill: str | None = None
     areas: str | None = None
     scheme: str | None = None
@@ -102,6 +104,7 @@ CLOUDS = {
         examiner=f"{CLOUDS_FOLDER}.aws.examiner:checks",
         policy=f"{CLOUDS_FOLDER}.aws.rights:policy",
         prices=f"{CLOUDS_FOLDER}.aws.prices:rows",
+        spot_history=f"{CLOUDS_FOLDER}.aws.prices:spot_history",
         bill=f"{CLOUDS_FOLDER}.aws.bill:billed",
         areas=f"{CLOUDS_FOLDER}.aws.areas:areas",
         scheme=COMMON_FACTS["aws"].scheme,

@@ -10,6 +10,7 @@ from typing import Any
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.lazy import dataclass
 
+from ..base import SpotOffer
 from .client import AwsClient, ask, pages
 
 STATES = {
@@ -121,6 +122,12 @@ class Instance:
     def is_spot(self) -> bool:
         """Whether EC2 can only terminate it, not stop it."""
         return self.InstanceLifecycle == "spot"
+
+    @property
+    def offer(self) -> SpotOffer | None:
+        """Of a spot machine, its type and its zone."""
+        zone = self.Placement.AvailabilityZone
+        return SpotOffer(self.InstanceType, zone) if self.is_spot and zone else None
 
     @property
     def tags(self) -> dict[str, str]:

@@ -259,6 +259,7 @@ def _instance_state(instance: Instance, host: Host, now: str) -> InstanceState:
         created=instance.created,
         started=seconds_of(instance.LaunchTime),
         stopped=instance.stopped,
+        spot=instance.offer,
     )
 
 

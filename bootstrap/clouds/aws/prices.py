@@ -8,7 +8,7 @@ rights it needs `pricing:GetProducts` and `ec2:DescribeSpotPriceHistory`; both c
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -17,10 +17,11 @@ from typing import Any
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
-from railhead.money.table import ON_DEMAND, SPOT, Row
+from railhead.money.bill import Price, Step
+from railhead.money.table import ON_DEMAND, SPOT, Row, name_of
 
 from ...errors import RailheadError
-from ..base import SET_PRICE
+from ..base import SET_PRICE, SpotOffer
 from .client import AwsClient, connect, pages
 
 LISTED_IN = "us-east-1"  # the interface exists in a few regions, for all
@@ -102,6 +103,7 @@ class SpotPrice:
     InstanceType: str
     SpotPrice: str
     Timestamp: Any  # a datetime
+    AvailabilityZone: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,3 +244,36 @@ def spot_rows(
         low, high = min(each, key=Decimal), max(each, key=Decimal)
         day = f"{now:%Y-%m-%d}"
         yield Row("machine", name, region, SPOT, low, high, "h", day, SPOT_SOURCE)
+
+
+def spot_history(
+    region: str, offers: Collection[SpotOffer], since: datetime, now: datetime | None = None
+) -> dict[SpotOffer, Sequence[Step]]:
+    """The prices of spot machines from a time on, or from HISTORY ago, as they changed: the first
+    one of each held then.
+
+    Raises:
+        RailheadError: AWS does not answer, refuses, or a page is missing.
+    """
+    now = now or datetime.now(timezone.utc)
+    start = max(since, now - HISTORY)
+    found: dict[SpotOffer, list[Step]] = {}
+    listed = pages(
+        History,
+        connect(region),
+        "ec2",
+        "describe_spot_price_history",
+        InstanceTypes=sorted({offer.machine_type for offer in offers}),
+        ProductDescriptions=["Linux/UNIX"],
+        Filters=[{"Name": "availability-zone", "Values": sorted({o.zone for o in offers})}],
+        StartTime=start,
+        EndTime=now,
+    )
+    for one in (one for page in listed for one in page.SpotPriceHistory):
+        offer = SpotOffer(one.InstanceType, one.AvailabilityZone)
+        if offer in offers and start - one.Timestamp < HISTORY:
+            usd = Decimal(number(one.SpotPrice, one.InstanceType))
+            what = name_of("machine", offer.machine_type, offer.zone, spot=True)
+            price = Price(what, usd, usd, "h", f"{one.Timestamp:%Y-%m-%d}", SPOT_SOURCE)
+            found.setdefault(offer, []).append(Step(max(one.Timestamp, start), price))
+    return {offer: tuple(steps) for offer, steps in found.items()}

@@ -17,7 +17,7 @@ from ...clouds import base
 from ...console.output import note_output, print_lines
 from ...console.text import clean, percent, table_lines
 from ...costs import ledger
-from ...costs.bill import Period, cost_of, hours, idle_seconds, moment
+from ...costs.bill import History, Period, cost_of, hours, idle_seconds, moment
 from ...costs.ledger import Ledger
 from ...errors import Command, RailheadError
 from ...inventory import local_state
@@ -168,7 +168,8 @@ def _of_stacks(period: Period, options: CostsOptions) -> Iterable[Cost]:
         ran = hours(one, period)
         idle = idle_seconds(one, own, period) / 3600 if ran else None
         grams = carbon.pop(one.cluster, None)  # once, also of a stack that was created again
-        cost = Cost(name, cost_of(one, period), ran, idle, billed.get(own_id), grams)
+        amount = cost_of(one, period, _history(one, period))
+        cost = Cost(name, amount, ran, idle, billed.get(own_id), grams)
         found[name] = found[name] + cost if name in found else cost
     return found.values()
 
@@ -206,6 +207,29 @@ def _refreshed(own_id: str, one: Ledger, now: float) -> Ledger:
         hint = f"; next: {error.hint}" if error.hint else ""
         print_lines(f"{one.stack or one.cluster}: not read from its cloud: {error.message}{hint}")
         return replace(one, machines={k: m.not_read(now) for k, m in one.machines.items()})
+
+
+def _history(one: Ledger, period: Period) -> History:
+    """The prices of a stack's spot machines at each time, where its cloud keeps them. Without an
+    answer they have the range of their start."""
+    starts = [
+        (machine.spot, start.at)
+        for machine in one.machines.values()
+        for start in machine.starts
+        if machine.spot and period.part(start.at, start.until)
+    ]
+    name = CLOUDS[one.cloud].spot_history
+    if not starts or name is None or one.region is None:
+        return {}
+    since = max(period.since, min(at for _, at in starts))
+    offers = {offer for offer, _ in starts}
+    try:
+        found: History = base.load(name)(one.region, offers, moment(since))
+    except RailheadError as error:
+        text = f"{one.stack or one.cluster}: spot prices are those noted at its starts"
+        print_lines(f"{text}: {error.message}")
+        return {}
+    return found
 
 
 def _billed(ledgers: Iterable[str], period: Period) -> dict[str, Amount]:

@@ -17,6 +17,7 @@ from botocore.stub import ANY, Stubber  # noqa: E402
 
 from bootstrap.clouds.aws import client as aws  # noqa: E402
 from bootstrap.clouds.aws import prices  # noqa: E402
+from bootstrap.clouds.base import SpotOffer  # noqa: E402
 from bootstrap.errors import RailheadError  # noqa: E402
 from bootstrap.host.buckets import repeats  # noqa: E402
 from bootstrap.host.buckets.s3 import boto_client  # noqa: E402
@@ -222,6 +223,44 @@ def test_a_spot_price_of_years_ago_is_not_one(clients: Clients) -> None:
     clients.machines()
     clients.spot = [spot("a", "0.00001", datetime(2006, 1, 1, tzinfo=timezone.utc))]
     assert not clients.rate(spot=True).amount.known
+
+
+OFFER = SpotOffer("g4dn.xlarge", f"{REGION}a")
+
+
+def history(clients: Clients, since: datetime, *pages: list[dict[str, Any]]) -> list[Any]:
+    """The steps of the offer: hours before now, and USD. AWS answers in pages."""
+    requested: dict[str, Any] = {
+        "InstanceTypes": ["g4dn.xlarge"],
+        "ProductDescriptions": ["Linux/UNIX"],
+        "Filters": [{"Name": "availability-zone", "Values": [f"{REGION}a"]}],
+        "StartTime": max(since, NOW - timedelta(days=90)),
+        "EndTime": NOW,
+    }
+    for number, page in enumerate(pages):
+        more = {"NextToken": f"page {number + 1}" if number + 1 < len(pages) else ""}
+        answer = {"SpotPriceHistory": page, **more}
+        clients.stubs["ec2"].add_response("describe_spot_price_history", answer, requested)
+        requested = {**requested, **more}
+    clients.stubs["ec2"].activate()
+    found = prices.spot_history(REGION, {OFFER}, since, NOW)
+    assert {*found} <= {OFFER}
+    steps = found.get(OFFER, ())
+    return [((NOW - step.start) / timedelta(hours=1), str(step.rate.amount.low)) for step in steps]
+
+
+def test_the_history_has_the_price_of_its_begin_and_each_change(clients: Clients) -> None:
+    """EC2 answers the last change before the begin too; the newest comes first. `spot` is of two
+    hours before the time that it gets."""
+    rows = [spot("a", usd, NOW - timedelta(hours=h)) for usd, h in (("0.25", 1), ("0.3", 8))]
+    others = [spot("b", "0.10"), spot("a", "0.11", name="g5.xlarge")]
+    found = history(clients, NOW - timedelta(hours=6), rows[:1], [*others, *rows[1:]])
+    assert found == [(3, "0.25"), (6, "0.3")]
+
+
+def test_a_history_begins_ninety_days_ago_at_the_earliest(clients: Clients) -> None:
+    old = spot("a", "0.00001", datetime(2006, 1, 1, tzinfo=timezone.utc))
+    assert history(clients, NOW - timedelta(days=200), [old]) == []
 
 
 def test_throttling_is_outlasted(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:

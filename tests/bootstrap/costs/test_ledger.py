@@ -10,14 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.clouds.base import InstanceState
+from bootstrap.clouds.base import InstanceState, SpotOffer
 from bootstrap.costs import ledger
-from bootstrap.costs.bill import Period, cost_of, covered, hours, idle_seconds, per_hour
+from bootstrap.costs.bill import (
+    History,
+    Period,
+    cost_of,
+    covered,
+    hours,
+    idle_seconds,
+    moment,
+    per_hour,
+)
 from bootstrap.costs.ledger import BilledMachine, Ledger, Start, observed
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from railhead.money import host
-from railhead.money.bill import Price
+from railhead.money.bill import Price, Step
 from railhead.money.host import HostSpec, Part
 from railhead.money.table import shipped
 
@@ -124,6 +133,51 @@ def test_a_clock_behind_the_clouds_makes_no_negative_time() -> None:
     assert bill(after((1, state("running", 1.5))), 0, 1) == "0.01 USD"  # of the disk
 
 
+OFFER = SpotOffer("g4dn.xlarge", "us-east-1a")
+
+
+def steps(*changes: tuple[float, str]) -> History:
+    """The price of the spot machine from so many hours on."""
+    return {
+        OFFER: [
+            Step(moment(T0 + hour * H), Price("spot", Decimal(usd), Decimal(usd), "h", "", ""))
+            for hour, usd in changes
+        ]
+    }
+
+
+def spot_bill(history: History, *looks: tuple[float, InstanceState], until: float = 10) -> str:
+    """The bill of a spot machine without a disk and an address; 0.1 to 0.9 is noted."""
+    price = Price("range", Decimal("0.1"), Decimal("0.9"), "h", "", "")
+    parts = host.documented([Part(host.MACHINE, price)], 1).parts
+    seen = [(hour, replace(one, spot=OFFER)) for hour, one in looks]
+    one = replace(after(*seen), parts=parts)
+    noted = Ledger("gpu", "dev", "aws", machines={"i-1": one})
+    return str(cost_of(noted, Period(T0, T0 + until * H), history))
+
+
+def test_a_spot_machine_costs_what_its_zone_cost_at_each_time() -> None:
+    """From 1 to 6 h: 2 h at 0.20, 3 h at 0.30; the steps of another zone are not its own."""
+    ended = state("stopped", 1, 6)
+    history = steps((0, "0.20"), (3, "0.30"), (7, "5.00"))
+    assert spot_bill(history, (2, state("running", 1)), (7, ended)) == "1.30 USD"
+    other = {replace(OFFER, zone="us-east-1b"): history[OFFER]}
+    assert spot_bill(other, (2, state("running", 1)), (7, ended)) == "0.50 to 4.50 USD"
+
+
+def test_a_spot_price_that_is_not_kept_any_more_is_unknown() -> None:
+    looks = (2, state("running", 1)), (7, state("stopped", 1, 6))
+    assert spot_bill(steps((4, "0.20")), *looks) == (
+        "at least 0.40 USD; unknown: spot before 2025-10-09"
+    )
+
+
+def test_a_spot_machine_whose_end_nobody_saw_costs_a_range_of_its_steps() -> None:
+    """Seen until 3, gone at 5: 2 h at 0.20 are certain, 2 h at 0.30 are not."""
+    looks = (1, state("running", 1)), (3, state("running", 1)), (5, state("gone"))
+    assert spot_bill(steps((0, "0.20"), (3, "0.30")), *looks) == "0.40 to 1.00 USD"
+
+
 def test_a_period_has_its_part() -> None:
     machine = after((1, state("running", 0)), (30, state("stopped", 0, 24)))
     assert bill(machine, 12, 18) == "3.25 USD"  # 6 x 0.541959
@@ -138,18 +192,20 @@ def test_a_machine_without_a_price_is_named() -> None:
 
 
 OURS = Inventory(
-    "gpu", (Host("m1", "a", id="i-1"), Host("m2", "b", id="i-2")), cloud="aws",
+    "gpu", (Host("m1", "a", id="i-1"), Host("m2", "b", id="i-2")), cloud="aws", region="us-east-1",
     cluster_id="c-1", stack="dev", price=PRICE,
 )  # fmt: skip
 
 
 def test_looks_are_kept_and_a_destroyed_stack_stays() -> None:
-    running = {"m1": state("running", 0), "m2": state("running", 0.5)}
+    running = {"m1": replace(state("running", 0), spot=OFFER), "m2": state("running", 0.5)}
     ledger.note(OURS, running, T0 + H)
     ledger.note(OURS, {**running, "m2": state("stopped", 0.5, 1.5)}, T0 + 2 * H)
     ledger.note(OURS, dict.fromkeys(running, state("gone")), T0 + 3 * H)
     kept = ledger.find("c-1")
-    assert kept and [times(m) for m in kept.machines.values()] == [[(0, 3)], [(0.5, 1.5)]]
+    assert kept and kept.region == "us-east-1"
+    assert [m.spot for m in kept.machines.values()] == [OFFER, None]
+    assert [times(m) for m in kept.machines.values()] == [[(0, 3)], [(0.5, 1.5)]]
     assert kept.machines["i-2"].parts == PRICE.parts and ledger.every() == {"c-1": kept}
 
 

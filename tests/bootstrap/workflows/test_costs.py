@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from standins.runs.run_documents import run_document
 
 from bootstrap.clouds import base
-from bootstrap.clouds.base import InstanceState
+from bootstrap.clouds.base import InstanceState, SpotOffer
 from bootstrap.console.output import json_output
 from bootstrap.costs.ledger import BilledMachine, Ledger, Start
 from bootstrap.errors import RailheadError
@@ -28,6 +29,7 @@ from railhead.documents.options.runs import CostsOptions
 from railhead.documents.runs.run_record import RunRecord
 from railhead.money import host
 from railhead.money.amount import Amount
+from railhead.money.bill import Price, Step
 from railhead.money.host import HostSpec
 from railhead.money.table import shipped
 
@@ -47,7 +49,7 @@ def machine(name: str, since: float, until: float | None, **changes: Any) -> Bil
 
 def keep(own_id: str, stack: str, *machines: BilledMachine, owner: str = "ann") -> None:
     each = {f"{own_id}-{m.name}": m for m in machines}
-    one = Ledger(f"cluster-{stack}", stack, "aws", owner, each)
+    one = Ledger(f"cluster-{stack}", stack, "aws", owner, each, "us-east-1")
     atomic_write(local_state.home() / f"costs/{own_id}.json", json.dumps(encode(one)))
 
 
@@ -234,6 +236,40 @@ def test_the_clouds_bill_is_beside_ours_and_the_difference_is_explained(
     printed = capsys.readouterr().out
     assert "0.01 USD" in printed and "5.61 USD" in printed and days == [30]
     assert costs.DIFFERENCE in printed and costs.NOT_BILLED in printed
+
+
+def test_spot_machines_cost_the_price_of_each_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10 h at 0.2 USD, not at the 0.526 that was noted; the other stack has no spot machine."""
+    offer = SpotOffer("g4dn.xlarge", "us-east-1a")
+    keep("c-1", "gpu", machine("h1", 20, 10, spot=offer))
+    keep("c-2", "lab", machine("h1", 4, 2))
+    called: list[Any] = []
+
+    def read(region: str, offers: Any, since: datetime) -> dict[SpotOffer, list[Step]]:
+        called.append((region, offers, since.timestamp()))
+        price = Price("spot", Decimal("0.2"), Decimal("0.2"), "h", "", "")
+        return {offer: [Step(since, price)]}
+
+    monkeypatch.setattr(base, "load", lambda name: read)
+    rows = {row["name"]: row for row in document(capsys)["rows"]}
+    assert called == [("us-east-1", {offer}, NOW - 20 * H)]
+    assert rows["gpu"]["usd"] == rows["gpu"]["high"] == pytest.approx(10 * 0.215959, abs=1e-3)
+    assert rows["lab"]["usd"] == pytest.approx(2 * 0.541959, abs=1e-3)
+
+
+def test_without_an_answer_spot_machines_cost_what_was_noted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise RailheadError("AWS refuses describe_spot_price_history: UnauthorizedOperation")
+
+    keep("c-1", "gpu", machine("h1", 20, 10, spot=SpotOffer("g4dn.xlarge", "us-east-1a")))
+    monkeypatch.setattr(base, "load", lambda name: refuses)
+    costs.costs(CostsOptions(), NOW)
+    printed = capsys.readouterr().out
+    assert "UnauthorizedOperation" in printed and "5.42 USD" in printed
 
 
 def test_without_the_option_nothing_is_billed_for_the_question(
