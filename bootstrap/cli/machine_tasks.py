@@ -118,11 +118,16 @@ def doctor(
 
 
 @task(CLOUD)
-def price(c: Context, options: PriceOptions) -> None:
+def price(
+    c: Context,
+    options: PriceOptions,
+    out: Annotated[JsonOption, only(json="the table as JSON")],
+) -> None:
     """Compare machines with so many GPUs by price: per hour, per GPU hour and per epoch."""
     from ..workflows.machines import price as workflow
 
-    workflow.price(options)
+    with json_output(out.json):
+        workflow.price(options)
 
 
 @task(CLOUD)

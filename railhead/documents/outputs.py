@@ -233,6 +233,39 @@ class CostsOutput:
     total: CostRow
 
 
+@dataclass(frozen=True, kw_only=True)
+class OfferOutput:
+    """So many machines of a type in a region. Prices are in USD, from one to the other; `epoch` is
+    the price of an epoch of the run `run_id` on them, null without one. `source` and `day` are
+    those of the price."""
+
+    cloud: str
+    machine: str
+    machines: int
+    gpu: str
+    region: str
+    usd_per_hour: float
+    high_per_hour: float
+    usd_per_gpu_hour: float
+    usd: float
+    epoch: float | None
+    run_id: str | None
+    source: str
+    day: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceOutput:
+    """`fab price --json`: the offers, the cheapest first, without disks and addresses. `usd` of
+    each is for `hours`, at the higher price of a range."""
+
+    schema: int = SCHEMA
+    gpus: int
+    hours: float
+    spot: bool
+    offers: tuple[OfferOutput, ...]
+
+
 # By the name of the task; the output of runs is a list.
 OUTPUTS: Mapping[str, Any] = {
     "status": StatusOutput,
@@ -246,5 +279,6 @@ OUTPUTS: Mapping[str, Any] = {
     "doctor": Diagnosis,
     "leaks": LeakReport,
     "costs": CostsOutput,
+    "price": PriceOutput,
     "error": ErrorOutput,
 }

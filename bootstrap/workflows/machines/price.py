@@ -10,12 +10,13 @@ from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.lazy import dataclass
 from railhead.documents.machine_types import AWS, GOOGLE, T4, V100
 from railhead.documents.options.hosts import PriceOptions
+from railhead.documents.outputs import OfferOutput, PriceOutput
 from railhead.money.amount import Amount
 from railhead.money.bill import Price
 from railhead.money.table import ON_DEMAND, SPOT, Rates, shipped
 
 from ...clouds import prices
-from ...console.output import print_lines
+from ...console.output import note_output, print_lines
 from ...console.text import clean, table_lines
 from ...errors import Command, UsageError
 from ...report.facts import RunFacts
@@ -29,6 +30,9 @@ LEFT_OUT = (
     "left out: machines that TensorFlow's builds do not run on, as those of AMD, Trainium and "
     "Inferentia, and whole machines whose GPUs do not add up to the number"
 )
+
+# By the kind and number of GPUs: a run, and the seconds of its epoch.
+Trained = dict[tuple[str, int], tuple[RunFacts, float]]
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,16 @@ def price(options: PriceOptions) -> None:
             "no price is known of these machines; the tables have few regions and spot prices",
             hint=Command("price", gpus=options.gpus, region="us-east-1"),
         )
-    print_lines(*lines(offers, options, epochs()))
+    trained = epochs()
+    note_output(
+        PriceOutput(
+            gpus=options.gpus,
+            hours=options.hours,
+            spot=options.spot,
+            offers=tuple(document(one, options, trained) for one in offers),
+        )
+    )
+    print_lines(*lines(offers, options, trained))
 
 
 def matching(options: PriceOptions) -> Iterator[Machine]:
@@ -172,9 +185,9 @@ def offers_of(
                 yield Offer(one, options.gpus // one.gpus, region, rate)
 
 
-def epochs() -> dict[tuple[str, int], tuple[RunFacts, float]]:
+def epochs() -> Trained:
     """The newest run with epochs for each kind and number of GPUs, and the seconds of an epoch."""
-    found: dict[tuple[str, int], tuple[RunFacts, float]] = {}
+    found: Trained = {}
     for row in known_runs("time"):
         hosts = row.run.document.hosts if row.run.document else ()
         gpus = [gpu for host in hosts for gpu in host.gpus]
@@ -193,10 +206,41 @@ def kind_of(name: str) -> str:
     return next((kind for kind in named if kind in kinds), "")
 
 
+def document(one: Offer, options: PriceOptions, trained: Trained) -> OfferOutput:
+    """An offer, for programs."""
+    hour, run = one.per_hour, trained.get((one.machine.gpu, options.gpus))
+    epoch = epoch_price(one, options, trained)
+    return OfferOutput(
+        cloud=one.machine.cloud,
+        machine=one.machine.shown,
+        machines=one.count,
+        gpu=one.machine.gpu,
+        region=one.region,
+        usd_per_hour=_float(hour.low),
+        high_per_hour=_float(hour.high),
+        usd_per_gpu_hour=_float(hour.high / options.gpus),
+        usd=_float(hour.high * Decimal(str(options.hours))),
+        epoch=_float(epoch.high) if epoch else None,
+        run_id=run[0].run_id if run else None,
+        source=one.rate.source,
+        day=one.rate.day,
+    )
+
+
+def _float(usd: Decimal) -> float:
+    return float(round(usd, 5))
+
+
+def epoch_price(one: Offer, options: PriceOptions, trained: Trained) -> Amount | None:
+    """The price of an epoch of the newest run on as many of these GPUs; None without one."""
+    run = trained.get((one.machine.gpu, options.gpus))
+    return one.per_hour * (Decimal(str(run[1])) / 3600) if run else None
+
+
 def lines(
     offers: Sequence[Offer],
     options: PriceOptions,
-    trained: dict[tuple[str, int], tuple[RunFacts, float]],
+    trained: Trained,
 ) -> list[str]:
     """The table, for people."""
     head = ["machines", "region", "USD per hour", "per GPU hour", f"{options.hours:g} h"]
@@ -213,7 +257,7 @@ def lines(
         ]
         if trained:
             run = trained.get((one.machine.gpu, options.gpus))
-            epoch = hour * (Decimal(str(run[1])) / 3600) if run else None
+            epoch = epoch_price(one, options, trained)
             row.append(clean(f"{epoch.text(digits=4)} ({run[0].run_id})") if run and epoch else "")
         rows.append(row)
     days = sorted({f"{one.rate.source} {one.rate.day}" for one in offers})

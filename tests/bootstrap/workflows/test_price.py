@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from standins.runs.run_documents import run_document
 
 from bootstrap.clouds import prices
 from bootstrap.clouds.prices import Found
+from bootstrap.console.output import json_output
 from bootstrap.errors import UsageError
 from bootstrap.report.facts import RunFacts
 from bootstrap.workflows.machines import price
@@ -125,6 +127,26 @@ def test_an_epoch_has_the_price_of_a_run_on_as_many_of_these_gpus(
     rows = shown(capsys, gpus=2, gpu=("t4", "l4"))
     assert rows[0][-1] == "epoch" and rows[1][-1] == "0.5260 USD (r-1)"
     assert all("(r-1)" not in row[-1] for row in rows if "g6.xlarge" in row[0])
+
+
+def test_the_table_for_programs_has_the_same_figures(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two g4dn.xlarge at 0.526; an epoch of 30 minutes."""
+    run = RunFacts("r-1", Path(), "c", run_document())
+    monkeypatch.setattr(price, "epochs", lambda: {("nvidia-t4", 2): (run, 1800.0)})
+    with json_output(True):
+        price.price(PriceOptions(gpus=2, gpu=("t4",), hours=10))
+    found = json.loads(capsys.readouterr().out)
+    rows = found["offers"]
+    assert [row["usd_per_hour"] for row in rows] == sorted(row["usd_per_hour"] for row in rows)
+    (row,) = [r for r in rows if (r["machine"], r["region"]) == ("g4dn.xlarge", "us-east-1")]
+    assert row == {
+        "cloud": "aws", "machine": "g4dn.xlarge", "machines": 2, "gpu": "nvidia-t4",
+        "region": "us-east-1", "usd_per_hour": 1.052, "high_per_hour": 1.052,
+        "usd_per_gpu_hour": 0.526, "usd": 10.52, "epoch": 0.526, "run_id": "r-1",
+        "source": "AWS price list", "day": "2026-07-20",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
