@@ -22,7 +22,7 @@ from ..ssh.session import ConnectionLost, Session
 from ..untrusted.records import record
 from ..untrusted.run_files import read_run_document
 from . import takeover
-from .metrics.cost import CostSoFar
+from .metrics.cost import CostSoFar, carbon_so_far
 from .run import Run, read_state
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each attempt to reconnect
@@ -212,6 +212,7 @@ class RunLine:
     def __init__(self, board: Board, cost: CostSoFar | None = None) -> None:
         self.board, self.name, self.cost = board, name_of_run(), cost
         self.rank: tuple[str, int | None] | None = None
+        self.carbon = ""
         board.add([self.name])
 
     def show(self, entry: Record) -> None:
@@ -221,6 +222,8 @@ class RunLine:
         Records that are not shown, or of hosts not on the board, are ignored: the program can write
         to that file too.
         """
+        if entry.kind == "carbon":
+            self.carbon = carbon_so_far(entry)
         text, board = record_line(entry), self.board
         if not text or entry.name == "output":  # then the line of Keras is shown
             return
@@ -232,7 +235,7 @@ class RunLine:
             self.rank = self.rank or (entry.host, entry.rank)
             if self.rank == (entry.host, entry.rank):
                 paid = self.cost.at(entry.time) if self.cost else ""
-                board.line(self.name, f"{text}{paid}", training_done(entry))
+                board.line(self.name, f"{text}{paid}{self.carbon}", training_done(entry))
         elif entry.rank == 0 or not board.live:
             board.print_lines(f"[{entry.host}] {text}")
         else:

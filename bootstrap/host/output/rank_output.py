@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from railhead.documents.carbon.energy import MOST_MEASURED, HostEnergy
+from railhead.documents.carbon.energy import MOST_MEASURED, HostEnergy, carbon_of
 from railhead.documents.codec import decode
 from railhead.documents.runs.evaluation import Reported
 from railhead.documents.runs.run import RunDocument, Script
@@ -30,6 +30,7 @@ from .mpirun_output import MPIRUN, Heartbeats, MpirunFile, MpirunOutput
 from .progress import STEP, STEP_RECORDS, Progress
 
 LOOK = 0.1  # seconds between two looks for output
+CARBON = 45.0  # seconds at least before each record of the carbon so far
 LATEST = 600.0  # seconds at most between a line and its arrival here
 RECORD = b"@railhead "
 HEAD = 1000  # of mpirun's own lines are kept: the first ones have the cause
@@ -192,6 +193,7 @@ class RunOutput:
         self.first_step: float | None = None  # when the first one came, monotonic
         self.numbers = dict(numbers or {})
         self.energy = {} if energy is None else energy
+        self.carbon_added = time.monotonic()
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.progress = Progress()
@@ -375,6 +377,7 @@ class RunOutput:
                 name = measured.host, measured.since
                 if name in self.energy or len(self.energy) < MOST_MEASURED:
                     self.energy[name] = measured
+                    self.add_carbon(measured.host)
                 return True
             line = json.dumps(record).encode()
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
@@ -389,6 +392,17 @@ class RunOutput:
             self.evaluation = Reported(own)
         self.metrics.add(line)
         return True
+
+    def add_carbon(self, host: str) -> None:
+        """Store what all hosts have used so far, when the first one has measured."""
+        now = time.monotonic()
+        if host != self.run.hosts[0].name or now - self.carbon_added < CARBON:
+            return
+        self.carbon_added = now
+        if found := carbon_of(self.energy.values(), self.run.grid):
+            grams = found.grams(found.kwh)
+            record = {"kind": "carbon", "kwh": found.kwh, "gco2e": grams, "host": host}
+            self.metrics.add(json.dumps({**record, "rank": 0, "time": self.line_time}).encode())
 
     def add_end(self, rank: int, code: int) -> None:
         """Note the exit code that a rank reported."""

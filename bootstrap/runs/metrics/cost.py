@@ -1,10 +1,12 @@
-"""What a run has cost so far, for its line."""
+"""What a run has cost and emitted so far, for its line."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
 
+from railhead.documents.carbon.energy import MOST, two_digits
+from railhead.documents.runs.records import Record
 from railhead.documents.runs.run import RunDocument
 from railhead.money import host
 
@@ -28,6 +30,14 @@ class CostSoFar:
         hours = (Decimal(str(time_ or 0)) - Decimal(str(self.since))) / 3600
         cost = self.per_hour * min(max(hours, Decimal(0)), LONGEST)
         return f", {clean(str(cost))}" if cost.high or cost.unknown else ""
+
+
+def carbon_so_far(entry: Record) -> str:
+    """`, 0.031 kWh, 13 gCO2e`; without what is not known, or no such number."""
+    units = {"kwh": "kWh", "gco2e": "gCO2e"}
+    values = {unit: entry.figure(name) for name, unit in units.items()}
+    known = {unit: v for unit, v in values.items() if v is not None and 0 <= v <= MOST}
+    return "".join(f", {two_digits(value)} {unit}" for unit, value in known.items())
 
 
 def since(created: str) -> float | None:

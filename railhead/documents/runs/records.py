@@ -28,6 +28,7 @@ KINDS = {
     "stall": "`text`: which rank the others wait for; `seconds` without a step; without `rank` and"
     " `host`",
     "long_step": "as a stall, of a rank that may still work",
+    "carbon": "of all hosts so far, once a minute: `kwh`, `gco2e`",
     "metric": "`name` and `value` of a `--metric`; `number` counts its values from 1",
 }
 

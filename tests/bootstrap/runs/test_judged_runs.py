@@ -86,6 +86,21 @@ def shown(*lines: str, every: float = 0) -> str:
     return out.getvalue()
 
 
+def test_the_line_of_a_run_has_its_carbon_so_far() -> None:
+    progress = json.dumps({"kind": "progress", "host": "h1", "loss": 0.5})
+    known = json.dumps({"kind": "carbon", "kwh": 0.0312, "gco2e": 13.04})
+    assert shown(progress, known, progress).splitlines() == [
+        "[run] loss 0.500", "[run] loss 0.500, 0.031 kWh, 13 gCO2e"
+    ]  # fmt: skip
+    for wrong, says in (
+        ({"kwh": 0.5, "gco2e": None}, ", 0.5 kWh"),
+        ({"kwh": 1e300, "gco2e": -1}, ""),
+        ({"kwh": "x", "gco2e": float("nan")}, ""),
+    ):
+        text = json.dumps({"kind": "carbon", **wrong})
+        assert shown(text, progress) == f"[run] loss 0.500{says}\n"
+
+
 @pytest.mark.parametrize(
     ("entry", "says"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from standins.runs.run_documents import run_document
 from standins.runs.supervised_run import HEAD, Run, needs_mpirun, says, with_script
 
-from bootstrap.host.output.rank_output import RunOutput, WriteErrors
+from bootstrap.host.output.rank_output import CARBON, RunOutput, WriteErrors
 from railhead.documents.carbon.energy import Carbon, Grid, carbon_of
 from railhead.documents.codec import decode, encode
 
+HOST = run_document().hosts[0]
 MACHINE = {"cpu": [6, 85, 7], "vcpus": 4, "load": 0.5, "memory_gib": 16.0, "gpus": 1}
 GRID = {"g_per_kwh": 100, "pue": 1.1, "place": "X", "year": 2025, "source": "S"}
 
@@ -53,6 +55,31 @@ def test_a_measurement_is_no_progress(tmp_path: Path) -> None:
     assert output.energy and output.progress.printed == 0.0
     output.add_line(0, b"a line")
     assert output.progress.printed == 1.0
+
+
+def test_the_carbon_so_far_is_a_record_when_the_first_host_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at once, of all hosts, and without gCO2e where the grid is not known."""
+    for name in ("results", "logs"):
+        (tmp_path / name).mkdir()
+    document = run_document(hosts=tuple(replace(HOST, name=name) for name in ("a", "b")), size=2)
+    first, second = (host.name for host in document.hosts[:2])
+    output = RunOutput(str(tmp_path), document, (), WriteErrors())
+    records = []
+    monkeypatch.setattr(output.metrics, "add", lambda text: records.append(json.loads(text)))
+    rank_of = {output.host_of(rank): rank for rank in reversed(range(document.size))}
+    output.add_line(rank_of[first], record(2, 1, 3.6e6, boot=first).encode())
+    assert records == []
+    output.carbon_added -= CARBON
+    for name, since, joules in ((second, 1, 3.6e6), (first, 2, 3.6e6), (first, 2, 7.2e6)):
+        output.add_line(rank_of[name], record(since, 60, joules, boot=name).encode())
+    assert [(one["kind"], one["host"], one["gco2e"]) for one in records] == [
+        ("carbon", first, None)
+    ]
+    output.carbon_added -= CARBON
+    output.add_line(rank_of[first], record(2, 60, 7.2e6, boot=first).encode())
+    assert [round(one["kwh"]) for one in records] == [2, 3]
 
 
 MOST = {"vcpus": 100_000, "load": 1, "cpu": [6, 85, 4], "memory_gib": 1e5, "gpus": 1000}
