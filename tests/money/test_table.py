@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
+from places import CASES
 
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.money import host
@@ -42,6 +44,35 @@ def day_of(row: Row) -> date:
         return date(year, month, day)
     following = date(year, month + 1, 1) if 0 < month < 12 else date(year + 1, 1, 1)
     return following - timedelta(days=1)
+
+
+def second_readings() -> list[dict[str, str]]:
+    """AWS's list as Karpenter had it half a year earlier; Google's as Kubernetes' autoscaler has it
+    (github.com/kubernetes/autoscaler, Apache-2.0), whose prices of g2 are older than Google's."""
+    with (CASES / "prices/second.csv").open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.mark.parametrize("second", second_readings(), ids=lambda one: one["item"])
+def test_two_dated_sources_say_the_same(second: dict[str, str]) -> None:
+    """Google's pages round to five digits."""
+    rates, region = shipped(second["cloud"]), second["region"]
+    (row,) = [r for r in rates.rows if r.is_for(second["kind"], second["item"], region, ON_DEMAND)]
+    assert float(row.usd) == pytest.approx(float(second["usd"]), rel=2e-4)
+    assert row.day != second["day"]
+
+
+def test_every_machine_of_a_default_region_has_two_sources() -> None:
+    second = {(one["cloud"], one["region"], one["item"]) for one in second_readings()}
+    rows = [(cloud, row) for cloud in CLOUDS for row in shipped(cloud).rows]
+    alone = {
+        row.item.partition("-")[0]
+        for cloud, row in rows
+        if row.kind in ("machine", "vcpu", "gpu") and row.market == ON_DEMAND
+        if row.region == COMMON_FACTS[cloud].default_region
+        if (cloud, row.region, row.item) not in second
+    }
+    assert alone == {"g2"}
 
 
 def test_a_day_may_be_a_month_or_a_year() -> None:
