@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from e2e.local_hosts import wait_until
 from hosts.network import Network
 from hosts.systemd import SystemdHost
+from standins import registered_cloud
 
 from bootstrap.cli import status
 from bootstrap.clouds.base import MISSING, Deadline
@@ -27,7 +29,10 @@ from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import deadlines, timer
 from bootstrap.lifecycle.deadlines import NewDeadline
 from bootstrap.lifecycle.power import ClusterStatus
+from bootstrap.lifecycle.stop_policy import within_budget
+from bootstrap.runs.launch import StopPolicy
 from bootstrap.ssh import connect
+from railhead.documents.cluster import ClusterPrice
 from stacks.aws.user_data import cloud_config
 from stacks.timer.deadline import IDLE_TOOL, TOOL, install_script
 
@@ -220,6 +225,30 @@ def test_extend_moves_it_by_sudo_also_after_a_late_start(machine: Start, home: P
     deadlines.arm_timers(inventory, Scheduler(), None, printed.append)  # type: ignore[arg-type]
     found = shown(host)
     assert 3300 < int(found["stops"]) - int(found["now"]) <= 3600
+
+
+def test_the_budget_of_a_run_ends_the_machine_when_nobody_is_connected(
+    machine: Start, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.11 USD at 1 USD per hour are 396 seconds, of which the preparation of the hosts has taken
+    all but 70. The machine had 8 hours, and its cloud one."""
+    host = machine("m1", cloud_config(8, 0))
+    assert int(shown(host)["stops"]) > time.time() + 3600
+    trust(home, host)
+    cloud, printed = Scheduler(), list[str]()
+    registered_cloud.register(monkeypatch, "aws", cloud)
+    price = ClusterPrice(1.0, "USD", "the stack's config", "")
+    inventory = replace(inventory_of(host), price=price)
+    policy = within_budget(inventory, StopPolicy(0, budget=0.11), time.time() - 326)
+    assert policy.spent_at
+    with connect.open_sessions(inventory) as sessions:
+        cluster: Any = SimpleNamespace(inventory=inventory, sessions=sessions)
+        deadlines.limit(cluster, policy.spent_at, printed.append)
+    late = int(shown(host)["stops"]) - policy.spent_at
+    assert -2 <= late <= 60, "the tool takes no time before a minute from now"
+    assert abs(cloud.at.timestamp() - policy.spent_at) < 2 and len(printed) == 1
+    host.wait_for_power_off(150)
+    assert time.time() > policy.spent_at - 2
 
 
 def test_status_shows_the_timer_of_each_machine(
