@@ -19,7 +19,7 @@ from railhead.installation import PROGRAM
 
 from .component.logical_names import LogicalNames
 from .config.settings import ClusterConfig
-from .cost import cost, price_per_machine
+from .cost import cost, price
 
 # Names of resources in Pulumi's state, after that of the cluster; bootstrap reads them there.
 PRICE = "price-per-machine"
@@ -37,7 +37,7 @@ class Alternatives:
 def announce(names: LogicalNames, config: ClusterConfig, zone: str, others: Alternatives) -> None:
     """Before anything is created: print which commands show and end what a broken `up` leaves, and
     record what one machine costs, and in which zones `fab up` looks for capacity in turn."""
-    each = encode(price_per_machine(config)) or {}
+    each = encode(price(config, 1)) or {}
     pulumi.Stash(names.of(PRICE), input=each, opts=names.known(PRICE))
     in_turn = list(config.zones or (zone, *others.zones))
     pulumi.Stash(names.of(ZONES), input=in_turn, opts=names.known(ZONES))

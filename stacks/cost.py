@@ -45,16 +45,11 @@ def spec_of(config: ClusterConfig) -> HostSpec:
     )
 
 
-def price(config: ClusterConfig) -> ClusterPrice | None:
-    """The price of the whole cluster, for its document; None where it is free."""
+def price(config: ClusterConfig, hosts: int | None = None) -> ClusterPrice | None:
+    """The price of so many hosts, otherwise of the whole cluster, for its document; None where it
+    is free."""
     found = parts(config)
-    return host.documented(found, config.count) if found else None
-
-
-def price_per_machine(config: ClusterConfig) -> ClusterPrice | None:
-    """As `price`, of one machine."""
-    found = parts(config)
-    return host.documented(found, 1) if found else None
+    return host.documented(found, hosts or config.count) if found else None
 
 
 def check_budget(config: ClusterConfig) -> None:

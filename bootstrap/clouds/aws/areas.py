@@ -20,9 +20,9 @@ from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Forbidden, Lists, Resour
 from ..base import Refused
 from ..bucket import Bucket
 from ..costs import bucket_per_day, disk_per_day, per_day
-from ..machines import MOST_PAGES, Place, too_many
+from ..machines import Place
 from ..storage import count_objects, describe_contents
-from .client import UNAUTHORIZED, AwsClient, connect, shared_session
+from .client import UNAUTHORIZED, AwsClient, answers, connect, shared_session
 from .ec2 import REGION_OF_LISTS, Instance, account, enabled_regions, reservations
 from .kinds import (
     ADDRESS,
@@ -203,14 +203,8 @@ class Region:
             yield replace(made, details=details, since=moment(schedule.get("CreationDate")))
 
     def _schedule_names(self) -> Iterator[str]:
-        more: dict[str, str] = {}
-        for _ in range(MOST_PAGES):
-            page = self.client("scheduler", "list_schedules", NamePrefix=PREFIX, **more)
+        for page in answers(self.client, "scheduler", "list_schedules", NamePrefix=PREFIX):
             yield from (str(one["Name"]) for one in page["Schedules"])
-            if not page.get("NextToken"):
-                return
-            more = {"NextToken": page["NextToken"]}
-        raise too_many("EventBridge Scheduler ListSchedules")
 
     def _tags_of_role(self, role: str) -> dict[str, str]:
         try:
@@ -262,14 +256,10 @@ class Global:
                 yield with_tags(self._bucket(name, moment(bucket.get("CreationDate"))), tags)
 
     def _all_buckets(self) -> Iterator[Described]:
-        more: dict[str, str] = {}
-        for _ in range(MOST_PAGES):
-            page = self.client("s3", "list_buckets", MaxBuckets=1000, **more)
+        for page in answers(
+            self.client, "s3", "list_buckets", "ContinuationToken", MaxBuckets=1000
+        ):
             yield from page.get("Buckets", ())
-            if not page.get("ContinuationToken"):
-                return
-            more = {"ContinuationToken": page["ContinuationToken"]}
-        raise too_many("S3 ListBuckets")
 
     def _tags_of_bucket(self, name: str) -> dict[str, str]:
         try:

@@ -95,10 +95,22 @@ def pages(
     Raises:
         RailheadError: as of `ask`; or there are too many pages.
     """
+    for answer in answers(client, service, operation, token, **parameters):
+        yield decode(kind, answer, what=f"the answer to {operation}", error=RailheadError)
+
+
+def answers(
+    client: AwsClient, service: str, operation: str, token: str = "NextToken", **parameters: Any
+) -> Iterator[Any]:
+    """The pages of a list as AWS answers them.
+
+    Raises:
+        RailheadError: AWS does not answer, or refuses; or there are too many pages.
+    """
     for _ in range(MOST_PAGES):
-        page = ask(kind, client, service, operation, **parameters)
-        yield page
-        parameters[token] = getattr(page, token)
+        answer = client(service, operation, **parameters)
+        yield answer
+        parameters[token] = answer.get(token)
         if not parameters[token]:
             return
     raise too_many(f"AWS {operation}")

@@ -14,8 +14,7 @@ from typing import Any
 
 from railhead.documents.lazy import dataclass
 
-from ..machines import MOST_PAGES, too_many
-from .client import AwsClient
+from .client import AwsClient, answers
 
 CLUSTER, ID, STACK, OWNER = "railhead:cluster", "railhead:id", "railhead:stack", "railhead:owner"
 # The names of roles and schedules begin so; those of buckets, unless the config has another.
@@ -146,16 +145,11 @@ ADDRESS = Kind(
 def described(client: AwsClient, kind: Kind, filter_name: str, *values: str) -> Iterator[Described]:
     """The resources of a kind that pass a filter and can be removed."""
     parameters = {**kind.only, "Filters": [{"Name": filter_name, "Values": list(values)}]}
-    for _ in range(MOST_PAGES):
-        answer = client("ec2", kind.describe, **parameters)
-        for one in answer[kind.key]:
+    for page in answers(client, "ec2", kind.describe, **parameters):
+        for one in page[kind.key]:
             # A network's own group is removed with the network.
             if one.get("State") not in ENDED and one.get("GroupName") != "default":
                 yield one
-        if not answer.get("NextToken"):
-            return
-        parameters["NextToken"] = answer["NextToken"]
-    raise too_many(f"EC2 {kind.describe}")
 
 
 def tags_of(one: Described) -> dict[str, str]:
@@ -165,15 +159,9 @@ def tags_of(one: Described) -> dict[str, str]:
 
 def role_names(client: AwsClient) -> Iterator[str]:
     """The names of the roles that may be Railhead's."""
-    more: dict[str, str] = {}
-    for _ in range(MOST_PAGES):
-        answer = client("iam", "list_roles", **more)
-        names = (str(role["RoleName"]) for role in answer["Roles"])
+    for page in answers(client, "iam", "list_roles", "Marker"):
+        names = (str(role["RoleName"]) for role in page["Roles"])
         yield from (name for name in names if name.startswith(PREFIX))
-        if not answer.get("IsTruncated"):
-            return
-        more = {"Marker": answer["Marker"]}
-    raise too_many("IAM ListRoles")
 
 
 def role_tags(client: AwsClient, name: str) -> dict[str, str]:

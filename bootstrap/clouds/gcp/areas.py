@@ -20,7 +20,7 @@ from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Incomplete, Lists, Resou
 from ..base import Refused
 from ..bucket import Bucket
 from ..costs import bucket_per_day, disk_per_day, per_day
-from ..machines import MOST_PAGES, Place, too_many
+from ..machines import Place
 from ..storage import count_objects, describe_contents
 from .client import GoogleClient, connect, default_project, endpoint
 from .compute import STATES
@@ -214,19 +214,11 @@ def _projects(client: GoogleClient) -> Iterator[ListedProject]:
 
 def _pages(kind: type[T], client: GoogleClient, path: str, query: Mapping[str, str]) -> Iterator[T]:
     """The pages of a list; none where the project has not enabled the API."""
-    more: dict[str, str] = {}
-    for _ in range(MOST_PAGES):
-        try:
-            page = client.get(kind, path, params={**query, **more})
-        except Refused as refused:
-            if refused.error_code in OFF or "it is disabled" in refused.message:
-                return
+    try:
+        yield from client.pages(kind, path, query)
+    except Refused as refused:
+        if refused.error_code not in OFF and "it is disabled" not in refused.message:
             raise
-        yield page
-        if not page.nextPageToken:
-            return
-        more = {"pageToken": page.nextPageToken}
-    raise too_many(f"Google's {path.rpartition('/')[2]}")
 
 
 def _refuse_missing(places: Collection[str]) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
@@ -20,8 +20,10 @@ from ...console.wait import Clock, wait_until
 from ...errors import RailheadError, UsageError
 from ...host.buckets.gcs import STORAGE, StorageClient, google_session, send
 from ..base import NoCredentials, Refused, through_outages
+from ..machines import MOST_PAGES, too_many
 
 T = TypeVar("T")
+P = TypeVar("P", bound="HasNext")
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
 ENDPOINTS = {
     "compute": COMPUTE,
@@ -35,6 +37,14 @@ OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for othe
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 LOGIN = "gcloud auth application-default login"
 OPERATION_SECONDS = 600.0
+
+
+class HasNext(Protocol):
+    """A page of a list; "" at its end."""
+
+    @property
+    def nextPageToken(self) -> str:
+        """Names the next page."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,21 @@ class GoogleClient(StorageClient):
         """
         answer = self("GET", path, **options)
         return decode(kind, answer, what=f"Google's answer to GET {path}", error=RailheadError)
+
+    def pages(self, kind: type[P], path: str, query: Mapping[str, Any]) -> Iterator[P]:
+        """The pages of a list, each as of `get`.
+
+        Raises:
+            RailheadError: as of `get`; or there are too many pages.
+        """
+        more: dict[str, str] = {}
+        for _ in range(MOST_PAGES):
+            page = self.get(kind, path, params={**query, **more})
+            yield page
+            if not page.nextPageToken:
+                return
+            more = {"pageToken": page.nextPageToken}
+        raise too_many(f"Google's {path.rpartition('/')[2]}")
 
     def read(self, address: str, **options: Any) -> Iterator[bytes]:
         """The content of a response, in chunks; compared with Google's MD5 where it has one."""

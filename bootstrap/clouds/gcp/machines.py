@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from ...errors import UsageError
-from ..machines import MOST_PAGES, Listed, Machine, PartlyListed, Place, too_many
+from ..machines import Listed, Machine, PartlyListed, Place
 from .client import GoogleClient, connect
 from .compute import Instance, Zones
 from .labels import CLUSTER, ID, OWNER, STACK
@@ -38,15 +38,8 @@ def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
 
 
 def _pages(client: GoogleClient, project: str) -> Iterator[Zones]:
-    path = f"projects/{project}/aggregated/instances"
     query = {"filter": f"labels.{CLUSTER}:*", "maxResults": PAGE}
-    for _ in range(MOST_PAGES):
-        page = client.get(Zones, path, params=query)
-        yield page
-        if not page.nextPageToken:
-            return
-        query = {**query, "pageToken": page.nextPageToken}
-    raise too_many("Compute Engine instances.aggregatedList")
+    return client.pages(Zones, f"projects/{project}/aggregated/instances", query)
 
 
 def _machine(instance: Instance, project: str) -> Machine:

@@ -19,7 +19,6 @@ from railhead.money.table import ADDRESS, EVERYWHERE, ON_DEMAND, SPOT, Row
 
 from ...errors import RailheadError
 from ..base import SET_PRICE
-from ..machines import MOST_PAGES, too_many
 from .client import GoogleClient, connect, endpoint
 
 COMPUTE_ENGINE = "6F81-5844-456A"
@@ -207,14 +206,9 @@ def catalogue(client: GoogleClient, day: str) -> Catalogue:
     found: list[Sku] = []
     path = f"{endpoint('cloudbilling')}v1/services/{COMPUTE_ENGINE}/skus"
     query = {"pageSize": str(PAGE), "currencyCode": "USD"}
-    more: dict[str, str] = {}
-    for _ in range(MOST_PAGES):
-        page = client.get(Skus, path, params={**query, **more})
+    for page in client.pages(Skus, path, query):
         found += [sku for sku in page.skus if KNOWN_SKU.search(sku.description)]
-        if not page.nextPageToken:
-            return Catalogue(tuple(found), day)
-        more = {"pageToken": page.nextPageToken}
-    raise too_many("Google's billing catalog")
+    return Catalogue(tuple(found), day)
 
 
 def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:
