@@ -166,8 +166,9 @@ def check_time_to_live(status: ClusterStatus, seconds: float, report: Reporter) 
             f"{duration(seconds)} is over",
             hint=f"the same command with --hours {rest:g}",
         )
-    if chief in status.instance_states and chief not in status.not_running:
-        report(stop_policy.check_before_run(whole.only([chief]), StopPolicy()))
+    runs_now = bool(status.instance_states) and chief not in status.not_running
+    if runs_now and (line := stop_policy.check_before_run(whole.only([chief]), StopPolicy())):
+        report(line)
 
 
 def at_addresses(whole: Inventory, part: Inventory) -> Inventory:
