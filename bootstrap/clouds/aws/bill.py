@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Any
 
 from railhead.documents.lazy import dataclass
 from railhead.money.amount import Amount
@@ -61,14 +60,18 @@ def billed(since: date, until: date, client: AwsClient | None = None) -> dict[st
         RailheadError: AWS does not answer, refuses, or bills in another currency.
     """
     client = client or connect(LISTED_IN)
-    query: dict[str, Any] = {
-        "TimePeriod": {"Start": f"{since}", "End": f"{until + timedelta(days=1)}"},
-        "Granularity": "DAILY",
-        "Metrics": [METRIC],
-        "GroupBy": [{"Type": "TAG", "Key": ID}],
-        "Filter": {"Not": {"Tags": {"Key": ID, "MatchOptions": ["ABSENT"]}}},
-    }
-    listed = pages(Answer, client, "ce", "get_cost_and_usage", "NextPageToken", **query)
+    listed = pages(
+        Answer,
+        client,
+        "ce",
+        "get_cost_and_usage",
+        "NextPageToken",
+        TimePeriod={"Start": f"{since}", "End": f"{until + timedelta(days=1)}"},
+        Granularity="DAILY",
+        Metrics=[METRIC],
+        GroupBy=[{"Type": "TAG", "Key": ID}],
+        Filter={"Not": {"Tags": {"Key": ID, "MatchOptions": ["ABSENT"]}}},
+    )
     found: dict[str, Amount] = {}
     for group in (group for page in listed for span in page.ResultsByTime for group in span.Groups):
         own_id = group.Keys[0].partition("$")[2]

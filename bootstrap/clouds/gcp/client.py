@@ -71,7 +71,7 @@ class GoogleClient(StorageClient):
         answer = self("GET", path, **options)
         return decode(kind, answer, what=f"Google's answer to GET {path}", error=RailheadError)
 
-    def pages(self, kind: type[P], path: str, query: Mapping[str, Any]) -> Iterator[P]:
+    def pages(self, kind: type[P], path: str, query: Mapping[str, str]) -> Iterator[P]:
         """The pages of a list, each as of `get`.
 
         Raises:

@@ -38,7 +38,7 @@ def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
 
 
 def _pages(client: GoogleClient, project: str) -> Iterator[Zones]:
-    query = {"filter": f"labels.{CLUSTER}:*", "maxResults": PAGE}
+    query = {"filter": f"labels.{CLUSTER}:*", "maxResults": str(PAGE)}
     return client.pages(Zones, f"projects/{project}/aggregated/instances", query)
 
 
