@@ -95,7 +95,11 @@ if size > 1:
 history = [loss.item() / size]
 weights = [p.detach().flatten().tolist() for p in model.parameters()]
 {END}
-if size > 1:
+if rank > 0:
+    import time
+
+    time.sleep(3)  # rank 0 has ended, and keeps the store of all groups
+    torch.distributed.distributed_c10d._get_default_store().set("late", "")
     torch.distributed.destroy_process_group()
 """
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,6 +112,50 @@ def test_a_rank_of_jax_leaves_when_the_scripts_of_all_ranks_have_ended(
     monkeypatch.setitem(sys.modules, "jax", jax)
     internal = SimpleNamespace(global_state=state)
     monkeypatch.setitem(sys.modules, "jax._src.distributed", internal)
-    rank_launcher.leave_together(run_document(launcher=launcher))
+    run = run_document(launcher=launcher, coordinator="127.0.0.1:1")
+    rank_launcher.leave_together(run)
     assert len(waits) == (launcher == "jax" and joined)
     assert all(ms > 365 * 86_400_000 for ms in waits)
+
+
+# A process that keeps its connection to the store until its standard input ends.
+PEER = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))):
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_rank_0_of_pytorch_keeps_its_store_until_all_others_have_ended(
+    monkeypatch: pytest.MonkeyPatch, family: socket.AddressFamily
+) -> None:
+    """torch 2.10: without its store the others could form no groups. Its own connections, and those
+    of others among themselves, are none of theirs."""
+    address = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::"}[family]
+    with socket.create_server((address, 0), family=family, dualstack_ipv6=address == "::") as store:
+        port = store.getsockname()[1]
+        own = socket.create_connection(("127.0.0.1", port))
+        server_side = [store.accept()[0]]
+        assert rank_launcher.peers_at(port) == 0
+        argv = [sys.executable, "-c", PEER, str(port)]
+        peers = []
+        for _ in range(2):
+            peers.append(subprocess.Popen(argv, stdin=subprocess.PIPE))
+            server_side.append(store.accept()[0])
+        assert rank_launcher.peers_at(port) == 2
+        assert rank_launcher.peers_at(port - 1) == 0
+        seen: list[int] = []
+
+        def end_one(seconds: float) -> None:
+            seen.append(rank_launcher.peers_at(port))
+            peer = peers.pop()
+            peer.kill() if peers else peer.communicate()
+            peer.wait()
+            assert server_side[len(peers) + 1].recv(1) == b""
+
+        monkeypatch.setattr("time.sleep", end_one)
+        rank_launcher.leave_together(run_of("torch", HOSTS, f"127.0.0.1:{port}"))
+        assert seen == [2, 1]
+        for one in (own, *server_side):
+            one.close()
