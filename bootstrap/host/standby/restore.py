@@ -27,6 +27,7 @@ from ..buckets.folder import BucketFolder, bucket_folder
 from ..lease import fence
 from ..run import checkpoint_files
 from ..upload import live_upload, restore_checkpoints
+from ..upload.logs import identity
 
 LOG = re.compile(r"(rank-\d{1,5}|mpirun)")
 RESTORED = "restored"  # in the run's folder: what is not complete yet
@@ -93,8 +94,8 @@ def join_log(bucket: BucketFolder, folder: str, name: str, progress: Progress) -
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as file:
         file.writelines(live_logs.joined(pieces))
-        status = os.fstat(file.fileno())
-        return Progress(status.st_ino, file.tell(), progress.sent, progress.number)
+        inode, born = identity(file)
+        return Progress(inode, file.tell(), progress.sent, progress.number, born)
 
 
 def place(part: str, folder: str) -> None:

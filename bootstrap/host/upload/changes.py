@@ -24,7 +24,7 @@ TAIL = 64  # bytes that must stay where a file is appended to
 PAUSE, SHARE = 0.5, 20
 EVENTS = "events.out.tfevents."  # in the name of TensorBoard's files, which are always logs
 BIRTH = struct.Struct("<qI")  # of `statx`, at byte 80: seconds and nanoseconds
-AT, MASK, HAS_BIRTH, HERE, NO_LINK = 80, 0x800, 0x800, -100, 0x100
+AT, MASK, HAS_BIRTH, HERE, NO_LINK, OPEN = 80, 0x800, 0x800, -100, 0x100, 0x1000
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,13 @@ def _ends(path: str, size: int) -> tuple[bytes, bytes]:
         return b"", b""
 
 
-def birth(path: str) -> float | None:
-    """When a file was created, in seconds since 1970; None where the disk does not say."""
+def birth(file: str | int) -> float | None:
+    """When a file, or an open one, was created, in seconds since 1970; None where the disk does not
+    say."""
     buffer = ctypes.create_string_buffer(256)
+    at = (file, b"", OPEN) if isinstance(file, int) else (HERE, os.fsencode(file), NO_LINK)
     try:
-        found = ctypes.CDLL(None).statx(HERE, os.fsencode(path), NO_LINK, MASK, buffer)
+        found = ctypes.CDLL(None).statx(*at, MASK, buffer)
     except AttributeError:  # glibc before 2.28
         return None
     (mask,) = struct.unpack_from("<I", buffer)

@@ -170,6 +170,8 @@ class GrowingFiles:
         with regular_files.open_regular(path) as file:
             file.seek(begin)
             data = file.read(PIECE)
+        if name == METRICS:  # on a full disk an incomplete line is removed again
+            data = data[: data.rfind(b"\n") + 1]
         if not data:
             return
         part = os.path.join(self.run, f"{STATUS}.piece")

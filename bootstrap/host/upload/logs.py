@@ -24,6 +24,7 @@ from railhead.documents.runs.manifest import Manifest
 
 from ..base import json_file, regular_files
 from . import upload
+from .changes import birth
 
 PART = "live-logs.piece"  # in the run's folder
 LOG = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.log")  # that of the uploads would never rest
@@ -69,9 +70,10 @@ class LogUpload:
     def _log_step(self, name: str) -> None:
         for file, begin in self._files(name):
             with file:
-                inode, size = os.fstat(file.fileno()).st_ino, os.fstat(file.fileno()).st_size
+                size = os.fstat(file.fileno()).st_size
                 before = self.logs.get(name, Progress())
-                self.logs[name] = replace(before, inode=inode, position=begin)
+                inode, born = identity(file)
+                self.logs[name] = replace(before, inode=inode, born=born, position=begin)
                 self._skip(name, size - begin - STEP)
                 file.seek(self.logs[name].position)
                 while data := file.read(min(self._space(name), size - file.tell())):
@@ -90,15 +92,25 @@ class LogUpload:
         progress = self.logs.get(name, Progress())
         path = os.path.join(self.run, "logs", f"{name}.log")
         current = regular_files.open_regular(path)
-        status = os.fstat(current.fileno())
-        if status.st_ino == progress.inode:
-            yield current, min(progress.position, status.st_size)  # an incomplete line was removed
+        known = progress.inode, progress.born
+        if identity(current) == known:
+            size = os.fstat(current.fileno()).st_size
+            yield current, min(progress.position, size)  # an incomplete line was removed
             return
         with contextlib.suppress(FileNotFoundError):
             older = regular_files.open_regular(f"{path}.1")
-            same = os.fstat(older.fileno()).st_ino == progress.inode
-            yield older, progress.position if same else 0
+            if identity(older) == known:
+                yield older, progress.position
+            else:
+                self._lose(name)
+                yield older, 0
         yield current, 0
+
+    def _lose(self, name: str) -> None:
+        """Note that a log was rotated twice: the rest of its file is gone, at least one byte."""
+        if one := self.logs.get(name):
+            self.tails.pop(name, None)
+            self.logs[name] = replace(one, sent=one.sent + 1, number=one.number + 1)
 
     def _space(self, name: str) -> int:
         tail = self.tails.get(name)
@@ -137,6 +149,12 @@ class LogUpload:
         with open(part, "wb") as file:
             file.write(content)
         self.bucket.put(part, name, short_lived=True)
+
+
+def identity(file: IO[bytes]) -> tuple[int, float]:
+    """Which file this is: its inode, which a disk gives to a new file when an older one is removed,
+    and when it was created; 0 where the disk does not say."""
+    return os.fstat(file.fileno()).st_ino, birth(file.fileno()) or 0.0
 
 
 def log_names(run: str) -> list[str]:

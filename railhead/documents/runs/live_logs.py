@@ -31,13 +31,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of a log was uploaded: `inode` and `position` in its file, `sent` bytes in all, the
-    `number` of the next piece."""
+    """How much of a log was uploaded: `inode`, `born` (its creation, 0 where the disk does not say)
+    and `position` in its file, `sent` bytes in all, the `number` of the next piece."""
 
     inode: int = 0
     position: int = 0
     sent: int = 0
     number: int = 0
+    born: float = key(0.0, omit=True)
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def joined(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[bytes]:
     end = 0
     for piece, data in sorted(pieces, key=lambda one: one[0].begin):
         if piece.begin > end:
-            yield f"\n[{piece.begin - end:,} bytes of the log are not in the bucket]\n".encode()
+            yield f"\n[{piece.begin - end:,} or more bytes of the log are not in the bucket]\n".encode()
         yield data[max(0, end - piece.begin) :]
         end = max(end, piece.begin + len(data))
 

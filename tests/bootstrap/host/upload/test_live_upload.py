@@ -349,6 +349,21 @@ def test_growing_files_go_in_pieces_that_make_the_whole(s3: Any, run: Path) -> N
     assert b"".join(bodies[:3]) == metrics.read_bytes()
 
 
+def test_a_line_that_a_full_disk_removes_again_is_in_no_piece(s3: Any, run: Path) -> None:
+    """The next piece would continue it in the middle of another line."""
+    growing, metrics = (
+        GrowingFiles(str(run), upload.destination(URL)),
+        run / "results/metrics.jsonl",
+    )
+    for text in ('{"step": 1}\n{"st', '{"step": 1}\n{"epoch": 2, "loss": 3}\n'):
+        metrics.write_text(text)
+        growing.step()
+    bodies = [
+        s3.get_object(Bucket="results-b", Key=f"runs/r1/{n}")["Body"].read() for n in names(s3)
+    ]
+    assert b"".join(bodies) == metrics.read_bytes()
+
+
 def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) -> None:
     growing = GrowingFiles(str(run), upload.destination(URL))
 
