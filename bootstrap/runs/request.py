@@ -19,7 +19,7 @@ from railhead.documents.options.option import from_values, options_in, shortened
 from railhead.documents.options.runs import ProgramOptions
 from railhead.documents.runs.run import BuiltIn, Program, Script
 from railhead.documents.runs.run_record import GivenOptions
-from railhead.documents.sagemaker import TOOLKIT
+from railhead.documents.sagemaker import TOOLKIT, Hyperparameters
 
 from ..console import log
 from ..data.inputs import DataInput, read_inputs
@@ -236,7 +236,7 @@ def _refuse_script_options(args: ProgramOptions) -> None:
         raise UsageError("--sagemaker is for scripts that were written for SageMaker: --script")
 
 
-def hyperparameters(args: ProgramOptions) -> dict[str, Any] | None:
+def hyperparameters(args: ProgramOptions) -> Hyperparameters | None:
     """Those that --args has as a JSON object, with --sagemaker; None for arguments as typed."""
     try:
         return sagemaker.object_in(args.args) if args.sagemaker else None
@@ -247,7 +247,7 @@ def hyperparameters(args: ProgramOptions) -> dict[str, Any] | None:
         ) from None
 
 
-def spelled(given: Mapping[str, Any], args: ProgramOptions) -> tuple[str, ...]:
+def spelled(given: Hyperparameters, args: ProgramOptions) -> tuple[str, ...]:
     """Hyperparameters as arguments of the script; UsageError if they cannot be arguments, or their
     names not those of variables."""
     words = sagemaker.words(given, args.sagemaker or TOOLKIT)

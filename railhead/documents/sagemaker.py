@@ -14,10 +14,11 @@ from typing import Any
 
 TOOLKIT, MODEL_TRAINER = SDKS = (2, 3)
 SHORT = re.compile("-[A-Za-z]")  # the toolkit gives a name of one letter one dash
+Hyperparameters = Mapping[str, Any]
 OF_PYTHON = {"True": True, "False": False, "None": None}
 
 
-def object_in(text: str | None) -> dict[str, Any] | None:
+def object_in(text: str | None) -> Hyperparameters | None:
     """The hyperparameters in a text that is a JSON object; None for another text.
 
     Raises:
@@ -26,13 +27,13 @@ def object_in(text: str | None) -> dict[str, Any] | None:
     if not text or not text.lstrip().startswith("{"):
         return None
     try:
-        found: dict[str, Any] = json.loads(text)
+        found: Hyperparameters = json.loads(text)
     except RecursionError:
         raise ValueError("it is too deep") from None
     return found
 
 
-def object_of(hyperparameters: Mapping[str, Any]) -> str:
+def object_of(hyperparameters: Hyperparameters) -> str:
     """Hyperparameters as a JSON object. What JSON lacks, such as a path, is the text of it.
 
     Raises:
@@ -41,7 +42,7 @@ def object_of(hyperparameters: Mapping[str, Any]) -> str:
     return json.dumps(hyperparameters, default=lambda value: loaded(str(value)))
 
 
-def words(hyperparameters: Mapping[str, Any], sdk: int) -> tuple[str, ...]:
+def words(hyperparameters: Hyperparameters, sdk: int) -> tuple[str, ...]:
     """The arguments of the script."""
     if sdk == TOOLKIT:
         pairs = [(_dashed(name), _of_python(v)) for name, v in sorted(hyperparameters.items())]
@@ -51,21 +52,21 @@ def words(hyperparameters: Mapping[str, Any], sdk: int) -> tuple[str, ...]:
     return tuple(word for pair in pairs for word in pair)
 
 
-def values(hyperparameters: Mapping[str, Any], sdk: int) -> dict[str, Any]:
+def values(hyperparameters: Hyperparameters, sdk: int) -> Hyperparameters:
     """The hyperparameters as SM_HPS has them. ModelTrainer reads texts as JSON."""
     if sdk == TOOLKIT:
         return dict(hyperparameters)
     return {name: loaded(value) for name, value in hyperparameters.items()}
 
 
-def variables(of_values: Mapping[str, Any], sdk: int) -> dict[str, str]:
+def variables(of_values: Hyperparameters, sdk: int) -> dict[str, str]:
     """The variables of the values of SM_HPS."""
     names = {n: n.replace("-", "_") if sdk == MODEL_TRAINER else n for n in of_values}
     each = {f"SM_HP_{names[n].upper()}": text_of(value, sdk) for n, value in of_values.items()}
     return {**each, "SM_HPS": text_of(of_values, sdk)}
 
 
-def values_in(args: Sequence[str], sdk: int) -> dict[str, Any]:
+def values_in(args: Sequence[str], sdk: int) -> Hyperparameters:
     """The hyperparameters in arguments: `--epochs 3 --lr=0.1 -b 4 --flag`. A value is a number, a
     list or an object where it is JSON, otherwise text; without a value it is true."""
     found: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from typing import Any
 
 from railhead.documents import sagemaker
 from railhead.documents.runs.run import RunDocument, Script
-from railhead.documents.sagemaker import MODEL_TRAINER, TOOLKIT, text_of
+from railhead.documents.sagemaker import MODEL_TRAINER, TOOLKIT, Hyperparameters, text_of
 
 from .rank_data import RankPlace
 
@@ -118,13 +118,13 @@ def of_model_trainer(
     }
 
 
-def hyperparameters(program: Script) -> dict[str, Any]:
+def hyperparameters(program: Script) -> Hyperparameters:
     """Those of the arguments; with their types where they were given as an object."""
     sdk, whole = program.sagemaker_sdk, sagemaker.object_in(program.hyperparameters)
     if whole is None:
         return sagemaker.values_in(program.args, sdk)
     added = [program.args[-2:]] if program.args[-2:-1] == (MODEL_DIR,) else []
-    return {name.lstrip("-"): value for name, value in added} | sagemaker.values(whole, sdk)
+    return {name.lstrip("-"): value for name, value in added} | dict(sagemaker.values(whole, sdk))
 
 
 def write_inputs(training_env: Mapping[str, Any], sdk: int) -> None:

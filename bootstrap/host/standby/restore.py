@@ -71,15 +71,12 @@ def download(bucket: BucketFolder, folder: str, term: int) -> None:
 
 
 def join_file(bucket: BucketFolder, folder: str, name: str) -> int:
-    """Join the pieces of a file that grows; its bytes. A line that is not complete gets an end."""
-    path, size, last = os.path.join(folder, "results", name), 0, b"\n"
+    """Join the pieces of a file that grows; its bytes."""
+    path, size = os.path.join(folder, "results", name), 0
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as file:
         while data := look(bucket, live_upload.piece_of(name, size)):
             size += file.write(data)
-            last = data[-1:]
-        if name == live_upload.METRICS and last != b"\n":
-            file.write(b"\n")
     return size
 
 

@@ -58,7 +58,8 @@ def joined(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[bytes]:
     end = 0
     for piece, data in sorted(pieces, key=lambda one: one[0].begin):
         if piece.begin > end:
-            yield f"\n[{piece.begin - end:,} or more bytes of the log are not in the bucket]\n".encode()
+            lost = f"{piece.begin - end:,} or more bytes"
+            yield f"\n[{lost} of the log are not in the bucket]\n".encode()
         yield data[max(0, end - piece.begin) :]
         end = max(end, piece.begin + len(data))
 
