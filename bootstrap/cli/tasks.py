@@ -24,6 +24,7 @@ from railhead.documents.options.runs import (
     BucketOptions,
     EndingOptions,
     FetchOptions,
+    IndexOptions,
     LogOptions,
     ProgramOptions,
     PruneOptions,
@@ -300,6 +301,18 @@ def data_shard(
     from ..workflows import data
 
     data.shard(shards, program)
+
+
+@task(TRAIN)
+def data_index(
+    c: Context,
+    index: IndexOptions,
+    program: Annotated[ProgramOptions, only("preset", "settings")],
+) -> None:
+    """Index TFRecord files of other programs, to read them as shards without a copy."""
+    from ..workflows import data
+
+    data.index(index, program)
 
 
 @task(TRAIN, name="init")

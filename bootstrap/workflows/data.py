@@ -1,13 +1,13 @@
-"""`fab data push`, `fab data list` and `fab data shard`."""
+"""`fab data push`, `fab data list`, `fab data shard` and `fab data index`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from railhead.documents.codec import decode
-from railhead.documents.options.runs import ProgramOptions, ShardOptions
+from railhead.documents.options.runs import IndexOptions, ProgramOptions, ShardOptions
 from railhead.documents.outputs import DataOutput, StoredObject
 from railhead.documents.stored_data import StoredData
 from railhead.documents.uri import BucketUri, bucket_uri, scheme_of
@@ -125,29 +125,41 @@ def shard(sharding: ShardOptions, program: ProgramOptions) -> None:
         UsageError: there is no source, or a setting is wrong.
         RailheadError: the data is wrong, or the shards cannot be written.
     """
-    if not scheme_of(sharding.source) and existing_path(Path(sharding.source).expanduser()) is None:
-        raise UsageError(f"there is no file or folder {sharding.source} here")
-    python = runtime_here("the same command on a machine with Linux on x86_64")
-    environment = variables_here("RAILHEAD_RUN")  # RAILHEAD_DATA_CACHE stays the user's
-    environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    argv = [str(python), "-m", "training.data", *_shard_argv(sharding, program)]
-    process = log.run(argv, cwd=REPO, env=environment, capture_output=True)
-    if process.returncode:
-        reason = clean((process.stderr.strip().splitlines() or ["without a message"])[-1])
-        failure = UsageError if process.returncode == 2 else RailheadError
-        raise failure(f"no shards were written: {reason}")
-    print_lines(*map(clean, process.stdout.splitlines()))
+    argv = ["shard", _absolute(sharding.source), _absolute(sharding.destination)]
+    argv += ["--split", sharding.split, "--shards", str(sharding.shards)]
+    _with_tensorflow(sharding.source, argv, program, "no shards were written")
     train = Command("train", data=f"{sharding.split}={sharding.destination}")
     print_lines(f"next: {train} ...")
 
 
-def _shard_argv(sharding: ShardOptions, program: ProgramOptions) -> list[str]:
-    """The arguments of `python -m training.data`, independent of the current folder."""
-    argv = ["shard", _absolute(sharding.source), _absolute(sharding.destination)]
-    argv += ["--split", sharding.split, "--shards", str(sharding.shards)]
-    argv += ["--preset", program.preset] if program.preset else []
+def index(indexing: IndexOptions, program: ProgramOptions) -> None:
+    """Write an index of TFRecord files, with a runtime on this computer. Raises as `shard`."""
+    argv = ["index", _absolute(indexing.source), "--split", indexing.split]
+    argv += ["--to", _absolute(indexing.to)] if indexing.to else []
+    _with_tensorflow(indexing.source, argv, program, "no index was written")
+    train = Command("train", data=f"{indexing.split}={indexing.to or indexing.source}")
+    print_lines(f"next: {train} ...")
+
+
+def _with_tensorflow(
+    source: str, argv: Sequence[str], program: ProgramOptions, failed: str
+) -> None:
+    """Run `python -m training.data` on some data, independent of the current folder."""
+    if not scheme_of(source) and existing_path(Path(source).expanduser()) is None:
+        raise UsageError(f"there is no file or folder {source} here")
+    python = runtime_here("the same command on a machine with Linux on x86_64")
+    environment = variables_here("RAILHEAD_RUN")  # RAILHEAD_DATA_CACHE stays the user's
+    environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    preset = ["--preset", program.preset] if program.preset else []
     settings = [("--set", f"{name}={value}") for name, value in program.settings.items()]
-    return argv + [item for pair in settings for item in pair]
+    more = [*preset, *(item for pair in settings for item in pair)]
+    argv = [str(python), "-m", "training.data", *argv, *more]
+    process = log.run(argv, cwd=REPO, env=environment, capture_output=True)
+    if process.returncode:
+        reason = clean((process.stderr.strip().splitlines() or ["without a message"])[-1])
+        failure = UsageError if process.returncode == 2 else RailheadError
+        raise failure(f"{failed}: {reason}")
+    print_lines(*map(clean, process.stdout.splitlines()))
 
 
 def _absolute(place: str) -> str:

@@ -1,4 +1,4 @@
-"""`python -m training.data`: shard, verify, show, download and stream data."""
+"""`python -m training.data`: shard, index, verify, show, download and stream data."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from railhead.documents.names import MANIFEST
 
 from .. import configs
 from ..config import ConfigError, parse_assignments, resolve
@@ -40,15 +42,8 @@ def shard(options: argparse.Namespace) -> None:
     """Read a folder in any format and write shards; needs TensorFlow."""
     if options.shards < 1:
         raise ConfigError(f"shards must be at least 1, not {options.shards}")
-    changes = {"data": options.data} if options.data else {}
-    changes = {**configs.changes(options.preset or configs.DEFAULT), **changes}
-    config = resolve({**changes, **parse_assignments(options.set)})
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if find_spec("tensorflow") is None:
-        raise ConfigError(
-            "shard needs TensorFlow, which this Python does not have\n"
-            f"  next: fab data shard {options.source.uri} {options.destination} --set data=..."
-        )
+    config = config_of(options, {"data": options.data} if options.data else {})
+    need_tensorflow(f"fab data shard {options.source.uri} {options.destination} --set data=...")
     from importlib import import_module
 
     from ..tasks import task_of
@@ -65,6 +60,33 @@ def shard(options: argparse.Namespace) -> None:
     samples.check(task_of(config.task))
     written = shard_writer.write(samples, options.destination, options.shards, seed=config.seed)
     print(summary(options.destination, written))
+
+
+def index(options: argparse.Namespace) -> None:
+    """Write an index of TFRecord files of others, so that they are read as shards."""
+    config = config_of(options, {"data": "tfrecord"})
+    need_tensorflow(f"fab data index {options.source.uri}")
+    from .shards import index as indexed
+
+    place = options.to or options.source.uri
+    found = indexed.index(options.source.uri, options.to, options.split, config, report)
+    print(summary(place, found))
+
+
+def config_of(options: argparse.Namespace, changes: Mapping[str, Any]) -> Any:
+    """The settings of a command; ConfigError if one is wrong."""
+    changes = {**configs.changes(options.preset or configs.DEFAULT), **changes}
+    return resolve({**changes, **parse_assignments(options.set)})
+
+
+def need_tensorflow(command: str) -> None:
+    """ConfigError without TensorFlow; `command` is the one that has it."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if find_spec("tensorflow") is None:
+        raise ConfigError(
+            f"{command.split()[2]} needs TensorFlow, which this Python does not have\n"
+            f"  next: {command}"
+        )
 
 
 def verify(options: argparse.Namespace) -> None:
@@ -85,7 +107,10 @@ def show(options: argparse.Namespace) -> None:
 def download(options: argparse.Namespace) -> None:
     """Download a part of the files of a URI; the last line printed is their folder."""
     store = open_store(options.uri)
-    items = Part.parse(options.part).of(store.items())
+    listed = store.items()
+    if any(item.name == MANIFEST for item in listed):
+        manifest.refuse_elsewhere(manifest.load(store), store)
+    items = Part.parse(options.part).of(listed)
     if options.folder:
         cache.download(store, cache.wanted(store, items), options.folder, report)
         print(options.folder)
@@ -115,7 +140,7 @@ def summary(uri: str, shards: manifest.Manifest) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Five commands. A URI is a local path, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX."""
+    """Six commands. A URI is a local path, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX."""
     options = argparse.ArgumentParser(prog="python -m training.data", allow_abbrev=False)
     commands = options.add_subparsers(required=True)
     one = commands.add_parser("shard", help="write shards of some data")
@@ -123,10 +148,15 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("destination", help="a new folder, or a new prefix of a bucket")
     one.add_argument("--shards", type=int, default=16, help="a multiple of 8 reads fastest")
     one.add_argument("--data", help=f"format of the source: {', '.join(DATASETS)}")
-    one.add_argument("--preset", help="take format and settings from a preset")
-    one.add_argument("--split", default="train", help="train, validation or test")
-    one.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     one.set_defaults(run=shard)
+    two = commands.add_parser("index", help="write an index of TFRecord files, without a copy")
+    two.add_argument("source", type=parse_source)
+    two.add_argument("--to", help="another folder or prefix for the index")
+    two.set_defaults(run=index)
+    for each in (one, two):
+        each.add_argument("--preset", help="take format and settings from a preset")
+        each.add_argument("--split", default="train", help="train, validation or test")
+        each.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     for name, run in (("verify", verify), ("show", show)):
         other = commands.add_parser(name, help=(run.__doc__ or "").lower())
         other.add_argument("uri")

@@ -96,6 +96,7 @@ class Feeder:
         records: dict[str, int] = {}
         if any(item.name == MANIFEST for item in found):
             shards = manifest.load(self.store)
+            manifest.refuse_elsewhere(shards, self.store)
             manifest.check_sizes(self.store, shards)
             records = dict(zip(shards.names, shards.counts, strict=True))
             items = [item for item in items if item.name in records]

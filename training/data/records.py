@@ -71,8 +71,8 @@ def segments(
         want = min(end, position + max(segment, missing(rest)))
         read = memoryview(store.read_range(name, position, want))
         data = memoryview(rest + read) if rest else read
-        if position == begin == 0:
-            check_first(data, path)
+        if position == begin:
+            check_first(data, path, begin)
         position = want
         first, stop, skip, taken = cut(data, skip, unread)
         if stop + missing(data[stop : stop + LENGTH.size]) > len(data) + size - position:
@@ -116,9 +116,11 @@ def cut(data: memoryview, skip: int, most: int | None) -> tuple[int, int, int, i
     return first, position, skip, taken
 
 
-def check_first(data: memoryview, path: str) -> None:
-    """Refuse a file that does not begin with a length and its CRC."""
+def check_first(data: memoryview, path: str, begin: int = 0) -> None:
+    """Refuse a file that does not have a length and its CRC where a record should begin."""
     if not is_header(data):
+        if begin:
+            raise DataError(f"{path} has no record at byte {begin}: its manifest is older than it")
         raise DataError(f"{path} is not a TFRecord file, or is compressed")
 
 

@@ -39,6 +39,7 @@ EXAMPLES = {
     "data list": "data list bucket",
     "data push": "data push ~/mnist bucket",
     "data shard": "data shard ~/images ~/shards --set data=images",
+    "data index": "data index s3://theirs/records --to s3://ours/index",
     "demo": "demo",
     "deploy": "deploy --name digits --hours 2h",
     "doctor": "doctor --stack gpu",

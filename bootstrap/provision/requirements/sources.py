@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs
 
 from railhead.documents.lazy import dataclass
@@ -111,7 +110,7 @@ def _requires(line: SourceLine, folder: Path, extras: Sequence[str]) -> tuple[st
         raise UsageError(
             f"{file} is not TOML: {error}", hint=f"mend it; {line.text} is built from it"
         ) from None
-    project: dict[str, Any] = document.get("project", {})
+    project = document.get("project", {})
     if not project or {"dependencies", "optional-dependencies"} & {*project.get("dynamic", ())}:
         return None
     optional = project.get("optional-dependencies", {})

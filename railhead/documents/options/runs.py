@@ -561,3 +561,24 @@ class ShardOptions:
         at_least=1,
         at_most=100_000,
     )
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """Which TFRecord files get an index, and where it is."""
+
+    source: str = option(
+        help=f"a folder on this computer, {PREFIXES}",
+        doc="a folder on this computer, `s3://...` or `gs://...`; the option's name may be omitted",
+        positional=True,
+    )
+    to: str | None = option(
+        None,
+        "another folder or prefix for the index; default: beside the files",
+        doc="another folder or prefix for the index. Default: beside the files",
+    )
+    split: str = option(
+        "train",
+        "train, validation or test: of which files",
+        doc="files whose names say `train`, `validation` or `test`; or no split",
+    )

@@ -290,16 +290,16 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
         (
             "data",
             2,
-            "# or: fab --help data list   # or: fab --help data shard\n",
+            "# or: fab --help data list   # or: fab --help data shard",
         ),
-        ("data pull", 2, "fab data takes push, list or shard, not 'pull'"),
+        ("data pull", 2, "fab data takes push, list, shard or index, not 'pull'"),
         ("train --hosts a --data push", 2, "--data takes NAME=URI"),
         ("train --hosts a --script data push", 2, "for the job push"),
         ("data shard none new", 2, "there is no file or folder none here"),
         ("data shard . new --shards 0", 2, "--shards"),
         ("--help data push", 0, "Usage: fab data push FOLDER URI"),
         ("data list --help", 0, "Usage: fab data list"),
-        ("--help data", 2, "fab data takes push, list or shard"),
+        ("--help data", 2, "fab data takes push, list, shard or index"),
     ],
 )
 def test_data_push_and_data_list_may_be_two_words(

@@ -12,7 +12,7 @@ from standins.options import program
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.workflows import data as workflow
-from railhead.documents.options.runs import ShardOptions
+from railhead.documents.options.runs import IndexOptions, ShardOptions
 from training.data.__main__ import parser
 
 PROGRAM = """#!{python}
@@ -59,6 +59,27 @@ def test_the_runtime_here_shards_with_the_settings(
     assert (options.preset, options.set) == ("mnist", ["seed=3", "label=y"])
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["DEST: 5 records", "next: fab train --data test=s3://b/p ..."]
+
+
+def test_the_runtime_here_indexes_files_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    seen = runtime(tmp_path)
+    options = program(preset="images", settings=("label_feature=y",))
+    workflow.index(IndexOptions("theirs", "ours", "test"), options)
+    call = parser().parse_args(json.loads(seen.read_text())["argv"][2:])
+    assert (call.source.uri, call.to) == (f"{tmp_path}/theirs", f"{tmp_path}/ours")
+    assert (call.split, call.preset, call.set) == ("test", "images", ["label_feature=y"])
+    workflow.index(IndexOptions("s3://theirs/x"), program())
+    call = parser().parse_args(json.loads(seen.read_text())["argv"][2:])
+    assert (call.source.uri, call.to, call.split) == ("s3://theirs/x", None, "train")
+    following = [line for line in capsys.readouterr().out.splitlines() if "next" in line]
+    assert following == [
+        "next: fab train --data test=ours ...",
+        "next: fab train --data train=s3://theirs/x ...",
+    ]
 
 
 @pytest.mark.parametrize(("code", "error"), [(1, RailheadError), (2, UsageError)])

@@ -187,8 +187,7 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
     for path in sorted(folder.rglob("*")):
         inner = path.relative_to(folder).as_posix()
         if NAME.search(inner) and path.is_file() and not re.search(r"(^|/)\.", inner):
-            words = SPLIT.findall(inner)  # the last one: a file's name counts before its folders
-            paths_of.setdefault(SPLIT_OF[words[-1]] if words else "", []).append(path)
+            paths_of.setdefault(split_of(inner), []).append(path)
     if not paths_of:
         raise DataError(f"{folder} has no TFRecord file ({NAMES})")
     if "" in paths_of and len(paths_of) > 1:
@@ -198,6 +197,12 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
             "name, or into none"
         )
     return {name or "train": paths for name, paths in paths_of.items()}
+
+
+def split_of(name: str) -> str:
+    """The split that a path names; empty where it names none."""
+    words = SPLIT.findall(name)  # the last one: a file's name counts before its folders
+    return SPLIT_OF[words[-1]] if words else ""
 
 
 def samples(paths: Sequence[Path], config: TrainConfig) -> Arrays | EncodedImages:
@@ -390,15 +395,10 @@ def features_of(record: bytes) -> dict[str, Feature]:
 
 def part_of(file: File, layout: Layout, config: TrainConfig, keep: bool) -> Part:
     """Read one file whole; DataError names the first record that is not like the others."""
-    shape = [] if layout.input.kind == "bytes" else [layout.input.values]
-    spec = {
-        config.input_feature: tf.io.FixedLenFeature(shape, TYPES[layout.input.kind]),
-        config.label_feature: tf.io.FixedLenFeature([], TYPES[layout.label.kind]),
-    }
     part = Part(file, [], [], [])
     try:
         for records in file.records().batch(BATCH):
-            parsed = tf.io.parse_example(records, spec)
+            parsed = tf.io.parse_example(records, spec(layout, config))
             part.lengths.append(tf.strings.length(records).numpy().astype(np.int64))
             part.labels.append(parsed[config.label_feature].numpy())
             if keep:
@@ -413,9 +413,21 @@ def part_of(file: File, layout: Layout, config: TrainConfig, keep: bool) -> Part
 def check_each(file: File, layout: Layout, config: TrainConfig) -> None:
     """Look for the first record that is not like the others; slow."""
     for number, record in numbered(file):
-        found = layout_of(record, f"{file.path} record {number}", config)
-        if found != layout:
-            raise DataError(
-                f"{file.path} record {number} has {found}, but the first record has {layout}: all "
-                "must have the same"
-            )
+        check_like(layout, record, f"{file.path} record {number}", config)
+
+
+def check_like(layout: Layout, record: bytes, where: str, config: TrainConfig) -> None:
+    """DataError if a record has another layout than the first one."""
+    if (found := layout_of(record, where, config)) != layout:
+        raise DataError(
+            f"{where} has {found}, but the first record has {layout}: all must have the same"
+        )
+
+
+def spec(layout: Layout, config: TrainConfig) -> dict[str, Any]:
+    """How TensorFlow parses such records."""
+    shape = [] if layout.input.kind == "bytes" else [layout.input.values]
+    return {
+        config.input_feature: tf.io.FixedLenFeature(shape, TYPES[layout.input.kind]),
+        config.label_feature: tf.io.FixedLenFeature([], TYPES[layout.label.kind]),
+    }

@@ -7,9 +7,10 @@
 The numbers of the shards are in a file beside it (`columns`). Version 1 has them in `shards` of
 manifest.json: [{"name", "records", "bytes", "sha256", "every", "offsets"}, ...].
 
-A shard is a TFRecord file of tf.train.Example records with the features `input` and `label`. The
-offsets are the places in the file of the records `every`, 2 * `every` and so on: a stream that
-begins inside a shard reads little of what is before.
+A shard is a TFRecord file of tf.train.Example records with the features `input` and `label`. In
+version 3, an index of other TFRecord files, the schema names their features, and `source` is where
+they are, if that is another place. The offsets are the places in the file of the records `every`,
+2 * `every` and so on: a stream that begins inside a shard reads little of what is before.
 """
 
 from __future__ import annotations
@@ -23,23 +24,27 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.names import MANIFEST
+from railhead.documents.uri import scheme_of
 
 from .. import DataError
 from ..records import frames
-from ..store import Store
+from ..store import Store, open_store
 from .columns import Shard, Table, name_fault, offsets_fault, packed
 
 FORMAT = "railhead-shards"
-VERSION = 2
+VERSION, INDEX = 2, 3
 ENCODINGS = ("uint8", "float32", "int64", "image")
+STORED = ("bytes", "float", "int64")  # the kinds of tf.train.Feature
 SHA256 = re.compile(r"[0-9a-f]{64}|")
+OF_OTHERS = ("input_feature", "label_feature", "stored")  # in the schema of an index alone
 PIECES = 32  # of a shard, between offsets
 PIECE = 8 << 20  # bytes that are read at once
 
 
 @dataclass(frozen=True)
 class Schema:
-    """How a record is read: `input` is the bytes of an array of `shape`, or an encoded image."""
+    """How a record is read: the input is an encoded image or an array of `shape`, `stored` as its
+    bytes or, in files of others, as a list of numbers."""
 
     encoding: str
     shape: tuple[int, ...]
@@ -49,14 +54,28 @@ class Schema:
     lowest_label: float = 0.0
     highest_label: float = 0.0
     columns: tuple[str, ...] = ()
+    input_feature: str = ""
+    label_feature: str = ""
+    stored: str = "bytes"
+
+    @property
+    def of_others(self) -> bool:
+        """Whether it describes files that were not written as shards."""
+        return bool(self.input_feature)
+
+    @property
+    def features(self) -> tuple[str, str]:
+        """The names of the input and of the label in a record."""
+        return self.input_feature or "input", self.label_feature or "label"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All files of a folder."""
+    """All files of a folder; `source` is the URI of the folder if the manifest is elsewhere."""
 
     schema: Schema
     shards: Sequence[Shard]
+    source: str = ""
 
     @property
     def counts(self) -> Sequence[int]:
@@ -86,13 +105,15 @@ class Manifest:
 
 def write(store: Store, manifest: Manifest) -> None:
     """Write the columns, then manifest.json: last, because it says that the shards are whole."""
-    columns = packed(manifest.shards)
+    columns, schema = packed(manifest.shards), asdict(manifest.schema)
+    index = manifest.schema.of_others
     document = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": INDEX if index else VERSION,
         "records": manifest.records,
         "shards": len(manifest.shards),
-        "schema": asdict(manifest.schema),
+        "schema": schema if index else {k: schema[k] for k in schema if k not in OF_OTHERS},
+        **({"source": manifest.source} if manifest.source else {}),
         **columns.head,
     }
     store.put(columns.head["file"], columns.content)
@@ -114,14 +135,14 @@ def parse(content: bytes, store: Store) -> Manifest:
         raise DataError(f"{path} is not JSON") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DataError(f"{path} is not a manifest of {FORMAT}")
-    if (version := document.get("version")) not in (1, VERSION):
-        raise DataError(f"{path} has version {version!r}, this reads 1 to {VERSION}")
+    if (version := document.get("version")) not in (1, VERSION, INDEX):
+        raise DataError(f"{path} has version {version!r}, this reads 1 to {INDEX}")
     try:
         if version == 1:
             shards: Sequence[Shard] = shards_of_version_1(document)
         else:
             shards = Table(store, document, int(document["shards"]))
-        found = Manifest(_schema(document), shards)
+        found = Manifest(_schema(document), shards, _source(document, store))
         if document["records"] != found.records:
             raise ValueError("the records of the shards do not add up")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -137,7 +158,28 @@ def _schema(document: dict[str, Any]) -> Schema:
     schema = Schema(**fields)
     if schema.encoding not in ENCODINGS or schema.label not in ("int64", "float32"):
         raise ValueError(f"schema {schema.encoding!r}, {schema.label!r}")
+    if schema.stored not in STORED or not all(type(name) is str for name in schema.features):
+        raise ValueError(f"schema {schema.stored!r}, {schema.features!r}")
     return schema
+
+
+def _source(document: dict[str, Any], store: Store) -> str:
+    """Where the files are. What lies in a bucket names no path of a host."""
+    source = document.get("source", "")
+    if type(source) is not str or (source and not scheme_of(source) and scheme_of(store.uri)):
+        raise ValueError(f"source {source!r}")
+    return source
+
+
+def place_of(manifest: Manifest, store: Store) -> Store:
+    """The store of the files of a manifest that was read from `store`."""
+    return open_store(manifest.source) if manifest.source else store
+
+
+def refuse_elsewhere(manifest: Manifest, store: Store) -> None:
+    """DataError if the files are elsewhere: who reads files needs no index."""
+    if manifest.source:
+        raise DataError(f"{store.uri} is an index: name the files themselves, {manifest.source}")
 
 
 def shards_of_version_1(document: dict[str, Any]) -> tuple[Shard, ...]:
@@ -185,9 +227,10 @@ def verify(store: Store) -> Manifest:
     """Read every byte: sizes, hashes, and numbers and places of records; DataError names the wrong
     shard."""
     manifest = load(store)
-    check_sizes(store, manifest)
+    place = place_of(manifest, store)
+    check_sizes(place, manifest)
     for shard in manifest.shards:
-        verify_shard(store, shard)
+        verify_shard(place, shard)
     return manifest
 
 

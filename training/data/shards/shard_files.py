@@ -20,6 +20,7 @@ from .. import DataError, Inputs, cache
 from ..arrays import as_inputs, first_not_finite
 from ..assignment import Span
 from ..formats.decoding import decode, image_fault
+from ..formats.tfrecord import TYPES
 from ..records import records_in
 from ..store import Folder, Store, open_store
 from ..uri import DataSource
@@ -77,12 +78,12 @@ class Files:
         """Its files as they are; the columns are then read from the disk, in every epoch."""
         here, shards = Folder(self.folder), self.manifest.shards
         here.put(MANIFEST, self.content)
-        if isinstance(shards, Table) and shards.store is self.store:
+        if isinstance(shards, Table) and not isinstance(shards.store, Folder):
             columns = cache.Wanted(*shards.file)
             path = self.folder / columns.name
             if path.exists() and not manifest.sha256_of(path).startswith(columns.sha256):
                 path.unlink()
-            cache.download(self.store, [columns], self.folder, self.report)
+            cache.download(shards.store, [columns], self.folder, self.report)
             self.manifest = manifest.parse(self.content, here)
 
     def pieces(self, spans: Iterable[Span], tracks: int) -> Iterator[Piece]:
@@ -205,17 +206,21 @@ class Shards:
         """Serialized examples [batch] to inputs and labels; a value that is not finite is an error
         of the operation."""
         schema = self.manifest.schema
+        name, label = schema.features
+        size = [] if schema.stored == "bytes" else [math.prod(schema.shape)]
         features = {
-            "input": tf.io.FixedLenFeature([], tf.string),
-            "label": tf.io.FixedLenFeature([], tf.as_dtype(schema.label)),
+            name: tf.io.FixedLenFeature(size, TYPES[schema.stored]),
+            label: tf.io.FixedLenFeature([], tf.as_dtype(schema.label)),
         }
         parsed = tf.io.parse_example(records, features)
-        labels = checked(parsed["label"])
+        inputs, labels = parsed[name], checked(parsed[label])
         if self.numbers:
             labels = tf.gather(tf.constant(self.numbers, labels.dtype), labels)
         if schema.encoding == "image":
-            return decode(parsed["input"], self.image_size, turn=self.turn), labels
-        values = checked(tf.io.decode_raw(parsed["input"], tf.as_dtype(schema.encoding)))
+            return decode(inputs, self.image_size, turn=self.turn), labels
+        kind = tf.as_dtype(schema.encoding)
+        listed = schema.stored != "bytes"
+        values = checked(tf.cast(inputs, kind) if listed else tf.io.decode_raw(inputs, kind))
         return as_inputs(tf.reshape(values, [-1, *schema.shape])), labels
 
     def digest(self) -> str:
@@ -258,20 +263,23 @@ def checked(values: Any) -> Any:
 
 def record_fault(record: bytes, schema: Schema) -> str:
     """What is wrong in a record, as the end of a sentence about it; empty where nothing is."""
+    name, label_name = schema.features
     try:
         features = tf.train.Example.FromString(record).features.feature
-        value = features["input"].bytes_list.value[0]
+        given = getattr(features[name], f"{schema.stored}_list").value
+        value = given[0] if schema.stored == "bytes" else given
     except Exception:  # protobuf's DecodeError, which TensorFlow gives no name; or no value
-        return " is not a tf.train.Example with the feature 'input'"
-    label = np.array(features["label"].float_list.value)
+        return f" is not a tf.train.Example with the feature {name!r}"
+    label = np.array(features[label_name].float_list.value)
     if first_not_finite(label) is not None:
         return f": the label is {label[0]:g}: labels must be finite numbers"
     if schema.encoding == "image":
         return f" {fault}" if (fault := image_fault(value)) else ""
     kind = np.dtype(schema.encoding)
-    if len(value) != (wanted := kind.itemsize * math.prod(schema.shape)):
-        return f": the input has {len(value)} bytes, and not {wanted} as the manifest says"
-    values = np.frombuffer(value, kind)
+    size, unit = (kind.itemsize, "bytes") if schema.stored == "bytes" else (1, "values")
+    if len(value) != (wanted := size * math.prod(schema.shape)):
+        return f": the input has {len(value)} {unit}, and not {wanted} as the manifest says"
+    values = np.frombuffer(value, kind) if schema.stored == "bytes" else np.array(value, kind)
     if (index := first_not_finite(values)) is not None:
         place = f"value {index[0] + 1} of the input"
         return f": {place} is {values[index]:g}: inputs must be finite numbers"
@@ -284,15 +292,16 @@ def open_shards(data: DataSource, config: TrainConfig, report: cache.Report) -> 
     Raises:
         DataError: the manifest is wrong, or a shard is missing or has another size.
     """
-    store = open_store(data.uri)
-    content = store.read(MANIFEST)
-    shards = manifest.parse(content, store)
+    beside = open_store(data.uri)
+    content = beside.read(MANIFEST)
+    shards = manifest.parse(content, beside)
+    store = manifest.place_of(shards, beside)
     manifest.check_sizes(store, shards)
     if data.mode == "stream":
         source: Source = Streamed(store, shards)
     else:
         folder = cache.root() / cache.digest_of("shards", [content.decode()])
-        local = data.path if isinstance(store, Folder) else folder
+        local = store.root if isinstance(store, Folder) else folder
         source = Files(store, shards, content, local, report)
     spans, classes = Spans.of_shards(shards.counts), shards.schema.classes
     turn = config.exif == "on"
