@@ -308,8 +308,8 @@ def shards_that_are_wrong_are_named(folder: Path) -> None:
     first.unlink()
     assert f"{first} is missing" in failed("verify", str(shards))
     path = shards / MANIFEST
-    path.write_text(path.read_text().replace('"version": 2', '"version": 3'))
-    assert "has version 3, this reads 1 to 2" in failed("show", str(shards))
+    path.write_text(path.read_text().replace('"version": 2', '"version": 4'))
+    assert "has version 4, this reads 1 to 3" in failed("show", str(shards))
     with refused("holds shards already"):
         shard_writer.write(dataset.train, str(folder / "again"), 2)
     path.write_text("{}")
