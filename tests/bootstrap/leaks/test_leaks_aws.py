@@ -72,7 +72,7 @@ def test_everything_is_listed_with_its_owner_stack_time_cost_and_command(run: Ru
         assert row.end.startswith("aws ")
     assert all(rows[kind].since for kind in ("machine", "disk", "snapshot", "bucket", "role"))
     assert rows["machine"].usd_per_day == 12.624 and "g4dn.xlarge" in rows["machine"].details
-    assert rows["disk"].usd_per_day == round(100 * 0.08 * 24 / 730, 4)
+    assert rows["disk"].usd_per_day == round((100 * 0.08 + 125 * 0.04) * 24 / 730, 4)
     assert rows["snapshot"].usd_per_day is None and rows["network"].usd_per_day == 0
     assert rows["bucket"].details.startswith("2 objects with their old versions")
 

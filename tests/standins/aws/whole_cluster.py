@@ -46,7 +46,7 @@ def whole_cluster(of: Tags, region: str = REGION) -> dict[str, str]:
         TagSpecifications=spec("instance", of),
     )["Instances"][0]["InstanceId"]  # fmt: skip
     disk = ec2.create_volume(
-        Size=100, AvailabilityZone=f"{region}a", VolumeType="gp3",
+        Size=100, AvailabilityZone=f"{region}a", VolumeType="gp3", Throughput=250,
         TagSpecifications=spec("volume", of),
     )["VolumeId"]  # fmt: skip
     snapshot = ec2.create_snapshot(VolumeId=disk, TagSpecifications=spec("snapshot", of))
