@@ -26,6 +26,7 @@ from ..lifecycle.stack_machines import StackMachines
 from ..runs import checkpoints, elsewhere, results, takeover
 from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
+from ..runs.metrics.cost import carbon_lines
 from ..runs.run import Run, find_run, known_run, state_of
 from ..serving import on_host, records
 from ..serving.state import status_line
@@ -295,5 +296,5 @@ def _show_run(chief: Session, run: Run) -> str:
     if not local_state.is_recorded(run.run_id):
         where = f"{where}; started on another computer"
     print_lines(f"run {run.run_id}: {state}; results {where}", *stop_policy.phase(chief, run))
-    print_lines(*checkpoints.status_lines(chief, run))
+    print_lines(*checkpoints.status_lines(chief, run), *carbon_lines(chief, run))
     return state

@@ -11,7 +11,14 @@ from railhead.documents.runs.run import RunDocument
 from railhead.money import host
 
 from ...console.text import clean
+from ...ssh.session import Session
+from ...untrusted.records import record
+from ..run import Run
 
+# The last one in the last megabyte of the records.
+CARBON = (
+    'tail -c 1000000 results/metrics.jsonl 2>/dev/null | grep \'^{"kind": "carbon"\' | tail -n 1'
+)
 LONGEST = Decimal(10**5)  # hours: the times are those of a host
 
 
@@ -38,6 +45,14 @@ def carbon_so_far(entry: Record) -> str:
     values = {unit: entry.figure(name) for name, unit in units.items()}
     known = {unit: v for unit, v in values.items() if v is not None and 0 <= v <= MOST}
     return "".join(f", {two_digits(value)} {unit}" for unit, value in known.items())
+
+
+def carbon_lines(chief: Session, run: Run) -> list[str]:
+    """A line with what a run has used so far; none where nothing was measured."""
+    lines = chief.run(["sh", "-c", CARBON], cwd=run.folder).tail
+    entry = record(lines[-1]) if lines else None
+    text = carbon_so_far(entry) if entry else ""
+    return [f"energy so far: {text[2:]}"] if text else []
 
 
 def since(created: str) -> float | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from standins.runs.run_documents import run_document
 
-from bootstrap.runs.metrics.cost import CostSoFar
+from bootstrap.runs.metrics.cost import CostSoFar, carbon_lines
+from bootstrap.runs.run import Run
+from bootstrap.ssh.connect import start_agent
+from bootstrap.ssh.local_session import local_session
 from railhead.documents.runs.run import RunDocument
 from railhead.money import host
 from railhead.money.host import HostSpec
@@ -49,3 +54,16 @@ def test_an_unknown_price_is_named_in_the_line() -> None:
 def test_hosts_without_a_price_have_no_cost() -> None:
     assert CostSoFar(replace(priced(), prices=())).at(at(7200)) == ""
     assert CostSoFar(priced()).at(None) == ""
+
+
+def test_status_has_the_energy_of_the_last_record_of_it(home: Path) -> None:
+    run = Run("r1", home / "results")
+    records = home / ".railhead/runs/r1/results/metrics.jsonl"
+    records.parent.mkdir(parents=True)
+    carbon = [{"kind": "carbon", "kwh": kwh, "gco2e": None} for kwh in (0.25, 0.5)]
+    others = [{"kind": "progress", "text": '{"kind": "carbon", "kwh": 9}'}]
+    with local_session() as chief:
+        start_agent(chief)
+        assert carbon_lines(chief, run) == []
+        records.write_text("".join(f"{json.dumps(one)}\n" for one in (*others, *carbon, *others)))
+        assert carbon_lines(chief, run) == ["energy so far: 0.5 kWh"]
