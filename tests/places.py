@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 CASES = TESTS / "cases"  # recorded outputs and documents
+
+
+def parsed(path: Path) -> ast.Module:
+    """The tree of a Python file. Python 3.11 counts the depth of all trees in one place: it raises
+    SystemError if garbage collection or another thread parses something meanwhile."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        return ast.parse(text)
+    except SystemError:
+        return ast.parse(text)

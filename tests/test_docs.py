@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from places import ROOT
+from places import ROOT, parsed
 from standins.runs.run_documents import run_document
 
 import fabfile
@@ -206,7 +206,7 @@ def test_every_key_of_the_cluster_document_is_described() -> None:
 def test_every_record_is_described() -> None:
     text = section(page("architecture.md"), "The records")
     for path in (ROOT / "training").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "emit":
                 parameters = {k.arg for k in node.keywords if k.arg}
                 parameters |= {str(a.value) for a in node.args if isinstance(a, ast.Constant)}
@@ -318,7 +318,7 @@ def messages() -> tuple[Message, ...]:
 
 
 def _messages() -> Iterator[Message]:
-    trees = {path: ast.parse(path.read_text()) for path in sorted(BOOTSTRAP.rglob("*.py"))}
+    trees = {path: parsed(path) for path in sorted(BOOTSTRAP.rglob("*.py"))}
     names = {*errors(trees.values()), "Exit"}
     for path, tree in trees.items():
         for node in ast.walk(tree):

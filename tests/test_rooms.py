@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from places import ROOT, parsed
 
 ROOMS = ("stacks", "bootstrap", "training")
 
@@ -110,7 +110,7 @@ class Imports:
 @cache
 def imports(path: Path) -> Imports:
     """The imports of a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     every = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     absolute = [
         alias.name for node in every if isinstance(node, ast.Import) for alias in node.names
