@@ -168,6 +168,8 @@ def run(argv: Sequence[str], address: str, folders: Sequence[str]) -> NoReturn:
     first = os.getcwd() if program == "-m" else str(Path(program).parent)  # noqa: PTH109
     sys.path[:] = [first, *paths, *sys.path]
     importlib.invalidate_caches()
+    if Path(program).name == "pulumi-language-python-exec":  # a stack asks `bootstrap` by processes
+        sys.executable = str(Path(__file__).with_name("forked"))
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115, PTH123
     # As `python -u`: a dynamic provider writes its port and does not flush it.
     out, err = (io.FileIO(number, "w", closefd=False) for number in (1, 2))
