@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatch
+from functools import cache
 from typing import Any
 
 import pytest
@@ -31,7 +32,12 @@ SHARED: Mapping[str, tuple[str, ...]] = {
 
 def unit(node: str) -> str:
     """What a test is distributed with: the name of what its file shares, or its file."""
-    file = node.partition("::")[0]
+    return unit_of(node.partition("::")[0])
+
+
+@cache
+def unit_of(file: str) -> str:
+    """The same of a file."""
     shared = (name for name, files in SHARED.items() if any(fnmatch(file, one) for one in files))
     return next(shared, file)
 
