@@ -15,6 +15,17 @@ from standins.runs.run_documents import run_json
 from standins.stores.servers import free_ports
 
 PROBE = TESTS / "training/strategies/probe.py"
+# As ranks import TensorFlow. Graphs stay as they are: small ones run a few times, and to optimize
+# them takes longer.
+START = """
+import runpy, sys
+from bootstrap.host.rank import quick_import
+quick_import.install()
+import tensorflow as tf
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 ELSEWHERE = "results-of-the-last-worker"
 Command = tuple[list[str], dict[str, str]]  # what to start, and its part of the environment
 
@@ -113,7 +124,7 @@ def outcome(folder: Path, processes: int) -> Outcome:
 
 def commands(strategy: str, processes: int, chiefs: int = 0, python: str = "") -> list[Command]:
     """What to start; each process has its number."""
-    probe = [python or os.environ["RAILHEAD_TEST_PYTHON"], str(PROBE), "jobs.json"]
+    probe = [python or os.environ["RAILHEAD_TEST_PYTHON"], "-c", START, str(PROBE), "jobs.json"]
     if strategy == "horovod":
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]
