@@ -91,7 +91,7 @@ check:
 	  $(mypy) $(typed) && $(mypy) $(typed_stacks); \
 	  code=$$?; wait; exit $$code
 	@# six workers on two cores: most tests wait for hosts, engines and servers
-	$(bin)/pytest -n 6 --dist loadfile --no-loadscope-reorder --durations=25
+	$(bin)/pytest -n 6 --dist loadfile --no-loadscope-reorder --durations=25 --unchanged
 
 # Whether the tests notice faults that are put into the product: tests/mutants, or ROOMS of it.
 mutants:

@@ -30,7 +30,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     with contextlib.suppress(PermissionError):  # it leads a session already
         os.setsid()
 
-pytest_plugins = ["fast", "garbage", "skip_list", "workers", "time_budgets"]
+pytest_plugins = ["fast", "garbage", "skip_list", "workers", "time_budgets", "unchanged"]
 
 REAL_HOME = Path.home()
 REAL_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or REAL_HOME / ".cache")
