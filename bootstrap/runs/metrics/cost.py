@@ -15,10 +15,9 @@ from ...ssh.session import Session
 from ...untrusted.records import record
 from ..run import Run
 
-# The last one in the last megabyte of the records.
-CARBON = (
-    'tail -c 1000000 results/metrics.jsonl 2>/dev/null | grep \'^{"kind": "carbon"\' | tail -n 1'
-)
+# The last one in the last megabyte of the records; nothing where they are gone.
+CARBON = """tail -c 1000000 ~/.railhead/runs/"$1"/results/metrics.jsonl 2>/dev/null |
+grep '^{"kind": "carbon"' | tail -n 1"""
 LONGEST = Decimal(10**5)  # hours: the times are those of a host
 
 
@@ -49,7 +48,7 @@ def carbon_so_far(entry: Record) -> str:
 
 def carbon_lines(chief: Session, run: Run) -> list[str]:
     """A line with what a run has used so far; none where nothing was measured."""
-    lines = chief.run(["sh", "-c", CARBON], cwd=run.folder).tail
+    lines = chief.run(["sh", "-c", CARBON, "carbon", run.run_id]).tail
     entry = record(lines[-1]) if lines else None
     text = carbon_so_far(entry) if entry else ""
     return [f"energy so far: {text[2:]}"] if text else []

@@ -59,11 +59,12 @@ def test_hosts_without_a_price_have_no_cost() -> None:
 def test_status_has_the_energy_of_the_last_record_of_it(home: Path) -> None:
     run = Run("r1", home / "results")
     records = home / ".railhead/runs/r1/results/metrics.jsonl"
-    records.parent.mkdir(parents=True)
     carbon = [{"kind": "carbon", "kwh": kwh, "gco2e": None} for kwh in (0.25, 0.5)]
     others = [{"kind": "progress", "text": '{"kind": "carbon", "kwh": 9}'}]
     with local_session() as chief:
         start_agent(chief)
-        assert carbon_lines(chief, run) == []
+        assert carbon_lines(chief, run) == [], "the run is gone"
+        records.parent.mkdir(parents=True)
+        assert carbon_lines(chief, run) == [], "nothing is measured yet"
         records.write_text("".join(f"{json.dumps(one)}\n" for one in (*others, *carbon, *others)))
         assert carbon_lines(chief, run) == ["energy so far: 0.5 kWh"]
