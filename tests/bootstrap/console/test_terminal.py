@@ -84,10 +84,16 @@ class Terminal:
         text = self.tmux("capture-pane", "-p", "-S", "-200", *options)
         return [line.rstrip() for line in text.split("\n") if line.strip()] or [""]
 
-    def shows(self, text: str) -> list[str]:
-        """The lines, when the last one contains a text."""
-        wait_until(lambda: text in self.lines()[-1])
-        return self.lines()
+    def shows(self, text: str, above: int = 0) -> list[str]:
+        """The lines, when the last one contains a text, and so many are above it."""
+        seen: list[str] = []
+
+        def there() -> bool:
+            seen[:] = self.lines()
+            return text in seen[-1] and len(seen) > above
+
+        wait_until(there)
+        return seen
 
     def go(self, name: str) -> None:
         (self.folder / name).touch()
@@ -107,8 +113,9 @@ def test_a_terminal_shows_what_happens_and_keeps_no_stale_line(folder: Path, col
     assert len(shown) == 2 and all("50 %  1 min 40 s left  runtime" in x for x in shown)
     assert any("\x1b[32m######" in line for line in terminal.lines("-e"))
     terminal.go("train")
-    *above, last = terminal.shows("run  [###.........]  25 %  1 h 6 min left  epoch  2/10")
     script = [f"[ip-10-0-0-17.internal] line {number} of the script" for number in range(40)]
+    run = "run  [###.........]  25 %  1 h 6 min left  epoch  2/10"
+    *above, last = terminal.shows(run, above=len(script))
     assert above == script, "one line of the run, and all lines of the script above it"
     assert ("12,345 samples/s" in last) == (columns == 120) and len(last) < columns
     terminal.tmux("resize-window", "-x", "60", "-y", "24")
