@@ -45,7 +45,8 @@ def main(keep: str = "") -> None:
         keep: where to put the archive that this agent is from; "" if it is there.
     """
     runs = glob.escape(os.path.expanduser("~/.railhead/runs"))
-    if any(glob.iglob(f"{runs}/*/memory")) or any(glob.iglob(f"{runs}/*/tmp")):
+    links = (link for name in ("memory", "tmp") for link in glob.iglob(f"{runs}/*/{name}"))
+    if any(map(os.path.exists, links)):  # those of ended runs lead to nothing
         from . import temporary
 
         with contextlib.suppress(OSError):

@@ -29,7 +29,6 @@ from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS, Swept
 from ..base import programs
 from ..base.programs import SUPERVISOR
 from ..base.regular_files import open_regular
-from ..run.end_processes import drop_temporary_of, end_run
 from .channel import operations, send_event
 from .files import text_of
 from .kept_programs import copy_to
@@ -102,9 +101,18 @@ def is_running(request: IsRunning) -> Running:
     return Running(folder == os.path.expanduser(request.folder))
 
 
+def drop_temporary(request: DropTemporary) -> None:
+    """Remove the temporary folders of a run."""
+    from ..run.end_processes import drop_temporary_of  # loaded only where it is needed
+
+    drop_temporary_of(request.run_id)
+
+
 def end_all(request: EndRun) -> Swept:
     """End the processes of a run or of an endpoint; of a run first its standby, which would
     continue it."""
+    from ..run.end_processes import end_run  # loaded only where it is needed
+
     standby = Swept(0, ())
     if request.variable == OF_RUNS:
         standby = end_run(request.run_id, OF_STANDBYS)
@@ -143,7 +151,7 @@ def last_lines(folder: str) -> dict[str, str]:
 OPS = operations(
     (Follow, follow),
     (MakeTemporary, make_temporary),
-    (DropTemporary, lambda request: drop_temporary_of(request.run_id)),
+    (DropTemporary, drop_temporary),
     (PlacePrograms, place_programs),
     (IsRunning, is_running),
     (EndRun, end_all),

@@ -16,8 +16,6 @@ import time
 
 from railhead.documents.agent.runs import MakeTemporary
 
-from ..run.end_processes import TEMPORARY, drop_temporary, own_folder, processes
-
 MEMORY = "/dev/shm"
 LONGEST = 40  # bytes
 STARTING = 60.0  # seconds after which a run that has no process has ended
@@ -59,6 +57,8 @@ def make_own(folder: str) -> None:
 def drop_temporary_of_ended() -> None:
     """Remove the folders of all runs of this home that have ended, as after a kill of their
     supervisor."""
+    from ..run.end_processes import TEMPORARY, drop_temporary, own_folder, processes
+
     runs = os.path.expanduser("~/.railhead/runs")
     links = [x for name in TEMPORARY for x in glob.glob(f"{glob.escape(runs)}/*/{name}")]
     for run in {os.path.dirname(link) for link in links if is_old(link) and own_folder(link)}:

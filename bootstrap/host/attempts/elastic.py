@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from railhead.documents.runs.run import Role, RunDocument
 
-from ..base import bounded, json_file, programs
+from ..base import children, json_file, programs
 from ..base.programs import WHOLE
 from ..run import end_processes
 from ..upload.changes import Changes
@@ -125,11 +125,11 @@ class Returning:
         null = subprocess.DEVNULL
         return subprocess.Popen(
             argv,
-            env=bounded.unmarked(),
+            env=children.unmarked(),
             stdin=null,
             stdout=null,
             stderr=null,
-            preexec_fn=bounded.end_with_parent,
+            preexec_fn=children.end_with_parent,
         )
 
     def is_due(self, lacks_time: Callable[[Checkpoints], bool]) -> bool:

@@ -23,7 +23,7 @@ from railhead.documents.runs.manifest import Outputs
 from railhead.documents.runs.result import Attempt, Result, other_keras
 from railhead.documents.runs.run import BuiltIn, RunDocument, RunHost, Script
 
-from ..base import bounded, json_file
+from ..base import children, json_file
 from ..base.programs import REPLACING, WHOLE
 from ..causes import keras_errors
 from ..causes.retry import NEVER, REPEATED
@@ -300,12 +300,12 @@ def _copied(run: RunDocument, ended: Ended, index: int) -> str:
     try:
         process = subprocess.Popen(
             argv,
-            env=bounded.unmarked(),
+            env=children.unmarked(),
             stdin=null,
             stdout=null,
             stderr=null,
             start_new_session=True,
-            preexec_fn=bounded.end_with_parent,
+            preexec_fn=children.end_with_parent,
         )
     except OSError as error:
         return str(error)

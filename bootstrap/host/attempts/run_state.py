@@ -18,7 +18,6 @@ from railhead.documents.runs.result import Result, RunCost
 from railhead.documents.runs.run import OnGrid, Priced, RunDocument
 from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Term
-from railhead.money import host
 
 from ..base import full_disk, json_file
 from ..output.rank_output import WriteErrors
@@ -157,6 +156,8 @@ class State:
             run = json_file.read(self.path("run.json"), Priced)
         except (OSError, ValueError):
             return None
+        from railhead.money import host  # loaded at the end: a start waits for what is loaded
+
         return host.of_run(run.prices, len(run.hosts), seconds)
 
     def save_result(self, result: Result) -> None:

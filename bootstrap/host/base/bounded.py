@@ -7,9 +7,7 @@ a dead network mount may never end. Standard library only, Python 3.10.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,9 +16,8 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import AfterRun, RunDocument
 
 from . import programs
+from .children import end_with_parent, unmarked
 
-LIBC = ctypes.CDLL(None)
-MARKS = ("RAILHEAD_RUN", "RAILHEAD_HOME")  # variables of the processes of a run
 GRACE = 5.0  # seconds that a killed command has to end
 
 
@@ -69,11 +66,6 @@ def _run(
     return Ended(None, text(out), text(err))
 
 
-def unmarked() -> dict[str, str]:
-    """The environment for a process that ending the processes of the run does not end."""
-    return {name: text for name, text in os.environ.items() if name not in MARKS}
-
-
 def command_with_client(
     run: AfterRun | RunDocument, folder: str, program: str, *args: str
 ) -> list[str]:
@@ -99,11 +91,6 @@ def start_beside(command: list[str], log: str) -> subprocess.Popen[bytes]:
             stderr=output,
             preexec_fn=end_with_parent,
         )
-
-
-def end_with_parent() -> None:
-    """In the child: be killed when the parent process dies."""
-    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def text(data: bytes | None) -> str:

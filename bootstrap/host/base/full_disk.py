@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 
 # For result.json, the manifest and state.json: bytes, and inodes.
 BYTES = 65_536
@@ -36,6 +35,8 @@ def reserve(folder: str) -> None:
 
 def free_reserve(folder: str) -> None:
     """Free what the run in this folder has reserved."""
+    import shutil  # loaded at the end of a run: every agent loads this module
+
     place = os.path.join(folder, "reserve")
     shutil.rmtree(place, ignore_errors=True)
     with contextlib.suppress(OSError):

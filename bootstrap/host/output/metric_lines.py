@@ -24,7 +24,7 @@ from typing import Any
 from railhead.documents.codec import decode, encode
 from railhead.documents.runs.run import Metric
 
-from ..base import bounded, programs
+from ..base import children, programs
 
 LIMIT = 1.0  # seconds of CPU time for one search
 LINE = 1000  # characters of a line that are searched
@@ -43,11 +43,11 @@ class MetricLines:
         os.truncate(self.at, 1)
         self.process = subprocess.Popen(
             programs.command(programs.METRIC_LINES, str(self.at)),
-            env=bounded.unmarked(),
+            env=children.unmarked(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            preexec_fn=bounded.end_with_parent,
+            preexec_fn=children.end_with_parent,
             pass_fds=[self.at],
         )
         assert self.process.stdin

@@ -14,7 +14,7 @@ import os
 import sys
 
 from ..base import programs
-from ..base.bounded import unmarked
+from ..base.children import unmarked
 
 LIMIT = 120.0  # seconds without an acknowledgement, longer than a cloud moves a machine
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..base import programs
-from ..base.bounded import LIBC, end_with_parent, unmarked
+from ..base.children import LIBC, end_with_parent, unmarked
 
 FOLDER = os.path.expanduser("~/.railhead/cluster")
 SOCKET = "RAILHEAD_KEY_AGENT"  # IdentityAgent of the run's ssh_config
@@ -29,12 +27,12 @@ START_SECONDS = 10.0
 PR_SET_DUMPABLE, PR_SET_NAME = 4, 15
 
 
-def hold() -> None:
+def hold() -> Callable[[], None]:
     """Start the program for the key of this host, if it has one. It ends with this process, or
-    with what this process execs. Without ssh-agent the key's file stays."""
+    with what this process execs. Without ssh-agent the key's file stays. The result waits until
+    ssh, if it is started here, has the key from the agent."""
     if SOCKET in os.environ or not os.path.exists(os.path.join(FOLDER, "key")):
-        use_agent_of_others()
-        return
+        return use_agent_of_others
     ours, theirs = os.pipe()
     os.set_inheritable(theirs, True)  # over exec; subprocess closes it in all other programs
     argv, pipe = programs.command(programs.CLUSTER_KEY, FOLDER), subprocess.PIPE
@@ -42,10 +40,14 @@ def hold() -> None:
         argv, stdin=ours, stdout=pipe, env=unmarked(), cwd="/", start_new_session=True
     )
     os.close(ours)
-    assert keeper.stdout
-    with keeper.stdout as answer:
-        if path := answer.readline().decode().strip():
-            os.environ[SOCKET] = path
+
+    def wait() -> None:
+        assert keeper.stdout
+        with keeper.stdout as answer:
+            if path := answer.readline().decode().strip():
+                os.environ[SOCKET] = path
+
+    return wait
 
 
 def use_agent_of_others() -> None:
@@ -61,7 +63,8 @@ def main(folder: str) -> None:
     path, held = os.path.join(folder, "key"), os.path.join(folder, "held")
     with open(path, "rb") as file:
         key = file.read()
-    place = tempfile.mkdtemp(prefix="railhead-key-", dir="/tmp")  # a socket needs a short path
+    place = f"/tmp/railhead-key-{os.urandom(8).hex()}"  # a socket needs a short path
+    os.mkdir(place, 0o700)
     socket = os.path.join(place, "agent")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -72,9 +75,12 @@ def main(folder: str) -> None:
             print(socket, flush=True)
             sys.stdin.buffer.read()
     finally:
-        shutil.rmtree(place, ignore_errors=True)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.remove(held)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(socket)
+        with contextlib.suppress(OSError):
+            os.rmdir(place)
 
 
 @contextlib.contextmanager
@@ -93,7 +99,7 @@ def agent_with(key: bytes, socket: str) -> Iterator[None]:
     try:
         until = time.monotonic() + START_SECONDS
         while not os.path.exists(socket) and time.monotonic() < until:
-            time.sleep(0.02)
+            time.sleep(0.001)
         variables = {**os.environ, "SSH_AUTH_SOCK": socket}
         add = ["ssh-add", "-q", "-"]
         subprocess.run(add, input=key, env=variables, timeout=START_SECONDS, check=True)

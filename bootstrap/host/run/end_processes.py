@@ -24,7 +24,7 @@ from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.swept import OF_RUNS, NotSwept, Swept
 
 from ..base import programs
-from ..base.bounded import unmarked
+from ..base.children import unmarked
 from . import held, ports
 
 HOME = os.path.expanduser("~")

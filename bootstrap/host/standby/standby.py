@@ -49,7 +49,7 @@ def main() -> None:
     """Watch, and take over the run if its chief is lost."""
     run = json_file.read(path(programs.WHOLE), RunDocument)
     standby = Standby(run, secrets_of(run))
-    cluster_key.hold()
+    cluster_key.hold()()
     with contextlib.suppress(OSError):
         full_disk.reserve(RUN)  # to lead the run though the disk is full
     json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))

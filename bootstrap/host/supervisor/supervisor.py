@@ -33,7 +33,7 @@ from ..attempts.elastic import Returning
 from ..attempts.points import Checkpoints
 from ..attempts.restarts import Ended, Times, last_step, metric_numbers
 from ..attempts.run_state import State
-from ..base import bounded, json_file, locks, programs
+from ..base import children, json_file, locks, programs
 from ..causes.retry import NEVER
 from ..output.mpirun_output import Verdict, verdict
 from ..output.rank_output import RunOutput
@@ -517,9 +517,10 @@ def main() -> int:
             protect_from_cancel()
             state.end(failure(1, f"run {other} is running on this chief: one run at a time"))
             return 1
+        wait_for_key = cluster_key.hold()
         state.beat()
         state.changes.watch()
-        cluster_key.hold()
+        wait_for_key()
         try:
             state.end(attempt(state))
         except Exception:
@@ -539,5 +540,5 @@ def become_machine_stopper() -> None:
         return  # without run.json there is no stop command
     if run.stop or run.bucket:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        environment = bounded.unmarked()
+        environment = children.unmarked()
         os.execve(sys.executable, programs.command(programs.STOP_MACHINES), environment)

@@ -80,6 +80,29 @@ def test_a_host_makes_the_classes_and_loads_the_modules_that_it_uses(tmp_path: P
     assert len(made) <= 10 and modules <= 16 and {*endings} == {".pyc"}
 
 
+# A run waits for each of these: for their modules, and for what they load of Python.
+LOADS = {
+    "run.cluster_key": (7, {"dataclasses", "hashlib", "tempfile", "typing"}),
+    "supervisor.supervisor": (69, {"csv", "decimal", "pathlib"}),
+    "rank.rank": (40, {"hashlib", "tempfile", "pathlib"}),
+    "agent.agent": (13, {"hashlib", "shutil", "subprocess", "tempfile"}),
+    "agent.runs": (33, {"ctypes", "decimal", "pathlib", "subprocess"}),
+}
+
+
+@pytest.mark.parametrize("program", LOADS)
+def test_a_program_of_a_start_loads_what_it_needs(tmp_path: Path, program: str) -> None:
+    (tmp_path / NAME).write_bytes(sent.archive())
+    text = (
+        f"import sys; sys.path.insert(0, sys.argv[1]); import host.{program}; print(*sys.modules)"
+    )
+    argv = [sys.executable, "-I", "-S", "-c", text, str(tmp_path / NAME)]
+    names = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    ours = [name for name in names if name.split(".")[0] in ("host", "railhead")]
+    most, without = LOADS[program]
+    assert len(ours) <= most and not without & {*names}, (len(ours), without & {*names})
+
+
 @contextmanager
 def process(*words: str) -> Iterator[int]:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

@@ -18,7 +18,7 @@ from bootstrap.inventory.host_programs import archive
 HOLDER = """import os, sys
 sys.path.insert(0, sys.argv[1])
 from host.run import cluster_key
-cluster_key.hold()
+cluster_key.hold()()
 print(os.environ.get("RAILHEAD_KEY_AGENT", ""), flush=True)
 sys.stdin.read()
 if sys.argv[2]:

@@ -1,0 +1,22 @@
+"""What processes of a run give to those that they start. Imports little: a program that waits for
+another is waited for, too. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+LIBC = ctypes.CDLL(None)
+MARKS = ("RAILHEAD_RUN", "RAILHEAD_HOME")  # variables of the processes of a run
+
+
+def unmarked() -> dict[str, str]:
+    """The environment for a process that ending the processes of the run does not end."""
+    return {name: text for name, text in os.environ.items() if name not in MARKS}
+
+
+def end_with_parent() -> None:
+    """In the child: be killed when the parent process dies."""
+    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
