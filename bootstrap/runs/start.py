@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -192,14 +193,19 @@ def lay_out(
     start the standby: it lists the files of the program before the ranks start. On an error remove
     the files."""
     sessions = cluster.sessions
+    leads = [lead for lead in (standby, Lead(cluster, document)) if lead]
+
+    def of_leads(name: str) -> list[TextFile]:
+        found = [lead for lead in leads if lead.cluster.chief == name]
+        return [file for one in found for file in chief_files(one.cluster, one.document, run)]
+
     try:
         everywhere(
             sessions,
-            lambda s: send_program(s, cluster, request, document, run),
+            lambda s: send_program(s, request, document, run, of_leads(s.host.name)),
             what="sending the run",
         )
-        for lead in filter(None, (standby, Lead(cluster, document))):
-            sessions[lead.cluster.chief].write(*chief_files(lead.cluster, lead.document, run))
+        for lead in leads:
             check_logins(lead.cluster, run)
         if standby:
             sessions[standby.cluster.chief].write(document_file(run, WHOLE, standby.document))
@@ -248,9 +254,10 @@ def _send_secrets(
         session.write(*(TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names))
 
 
-# Logs in to all hosts at once, as mpirun does; prints the last line of ssh's output for each host
-# that fails. ssh's default key exchange resists quantum computers and takes twice as long. The
-# check sends no secrets, so it uses a faster one if possible.
+# Logs in to all hosts at once, as mpirun does. The file gets the last line of ssh's output for each
+# host that fails; the exit code says whether there is one. ssh's default key exchange resists
+# quantum computers and takes twice as long. The check sends no secrets, so it uses a faster one if
+# possible.
 LOGIN_CHECK = """read -r _ RAILHEAD_KEY_AGENT <~/.railhead/cluster/held 2>/dev/null &&
   export RAILHEAD_KEY_AGENT  # of a run in progress
 login() { ssh -n -F ssh_config "$@" true 2>&1; }
@@ -259,7 +266,7 @@ check() {
   case $output in *[Kk]ex*|*"key exchange"*) output=$(login "$1") && return;; esac
   echo "$1 $(echo "$output" | tail -n 1)"
 }
-for name in "$@"; do check "$name" & done >login_check.txt; wait"""
+for name in "$@"; do check "$name" & done >login_check.txt; wait; [ ! -s login_check.txt ]"""
 
 
 def check_logins(cluster: ConnectedCluster, run: Run) -> None:
@@ -268,7 +275,8 @@ def check_logins(cluster: ConnectedCluster, run: Run) -> None:
     if not others:
         return
     path, chief = f"{run.folder}/login_check.txt", cluster.sessions[cluster.chief]
-    chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *others], cwd=run.folder)
+    if chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *others], cwd=run.folder).rc == 0:
+        return
     lines = (chief.read(path) or "").splitlines()
     failed = dict(line.partition(" ")[::2] for line in lines)
     if failed:
@@ -349,11 +357,24 @@ def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
 
 
 def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
-    """A free port for each process of each host, all different: hosts may share a machine."""
+    """A free port for each process of each host; those of hosts that share a machine differ."""
+    machines = {name: facts.boot_id for name, facts in cluster.facts.items()}
+    numbers = {peer.name: number for peer, number in zip(cluster.peers, processes, strict=True)}
+    wanted = Counter[str]()
+    for name, number in numbers.items():
+        wanted[machines[name]] += number
+    offered = everywhere(
+        {name: cluster.sessions[name] for name in numbers},
+        lambda s: s.call(Ports(wanted[machines[s.host.name]])).ports,
+        what="finding free ports",
+        error=HostsNotReady,
+    )
     ports: list[int] = []
-    for peer, number in zip(cluster.peers, processes, strict=True):
-        offered = cluster.sessions[peer.name].call(Ports(len(ports) + number)).ports
-        ports += [port for port in offered if port not in ports][:number]
+    taken = defaultdict[str, set[int]](set)
+    for name, number in numbers.items():
+        mine = [port for port in offered[name] if port not in taken[machines[name]]][:number]
+        taken[machines[name]].update(mine)
+        ports += mine
     return ports
 
 
@@ -363,20 +384,25 @@ def document_file(run: Run, name: str, document: RunDocument) -> TextFile:
 
 
 def send_program(
-    session: Session, cluster: SurveyedCluster, request: RunRequest, document: RunDocument, run: Run
+    session: Session,
+    request: RunRequest,
+    document: RunDocument,
+    run: Run,
+    more: Sequence[TextFile] = (),
 ) -> None:
-    """Write the run's folder on one host: the program and the files that start a rank."""
+    """Write the run's folder on one host: the program, the files that start a rank, and more."""
     session.send_tree(request.bundle, f"{run.folder}/work")
     if needs_reader(document):
         session.send_tree(pack_training(REPO), f"{run.folder}/reader")
+    if document.keras_auto:
+        files = json.dumps(encode(request.bundle.files))
+        more = (*more, TextFile(f"{run.folder}/{BUNDLE}", files))
     session.write(
         document_file(run, "run.json", document),
         TextFile(f"{run.folder}/rank.sh", rank_starter(document), 0o755),
         *(TextFile(f"{run.folder}/{n}/.keep", "") for n in ("results", "logs", "checkpoints")),
+        *more,
     )
-    if document.keras_auto:
-        files = json.dumps(encode(request.bundle.files))
-        session.write(TextFile(f"{run.folder}/{BUNDLE}", files))
     session.call(PlacePrograms(run.folder))
 
 

@@ -14,8 +14,10 @@ def test_hosts_that_share_a_machine_get_different_ports() -> None:
     def offers(request: Any) -> Any:
         return SimpleNamespace(ports=tuple(range(7000, 7000 + request.count)))
 
-    peers = [SimpleNamespace(name=name) for name in ("h1", "h2", "h3")]
-    sessions = {peer.name: SimpleNamespace(call=offers) for peer in peers}
-    cluster: Any = SimpleNamespace(peers=peers, sessions=sessions)
+    machines = {"h1": "one", "h2": "two", "h3": "one"}
+    peers = [SimpleNamespace(name=name) for name in machines]
+    facts = {name: SimpleNamespace(boot_id=machine) for name, machine in machines.items()}
+    sessions = {p.name: SimpleNamespace(call=offers, host=p) for p in peers}
+    cluster: Any = SimpleNamespace(peers=peers, sessions=sessions, facts=facts)
     ports = start._ports(cluster, [2, 1, 3])
-    assert len(ports) == len({*ports}) == 6
+    assert ports == [7000, 7001, 7000, 7002, 7003, 7004]

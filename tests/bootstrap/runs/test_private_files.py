@@ -63,7 +63,7 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
     (tmp_path / "train.py").write_text("pass")
     request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets=(("TOKEN", "s3cret"),))
     run = Run("r1", tmp_path / "results")
-    start.send_program(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
+    start.send_program(session, request, DOCUMENT, run)
     document = replace(DOCUMENT, hosts=(RunHost(session.host.name, "10.0.0.1", None, 2),))
     start._send_secrets(session, {"TOKEN": "s3cret"}, document, run)
     folder = host / ".railhead/runs/r1"
@@ -76,7 +76,7 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
     assert mode(memory) == mode(tmp) == 0o700 and len(str(tmp)) < 60
     start.remove_run({"h1": session}, run)
     assert not memory.exists() and not tmp.exists() and not folder.exists()
-    start.send_program(session, None, request, DOCUMENT, run)  # type: ignore[arg-type]
+    start.send_program(session, request, DOCUMENT, run)
     for private in (host / ".railhead", folder.parent, folder):
         assert mode(private) == 0o700, private
     assert "s3cret" not in (folder / "run.json").read_text()
@@ -124,7 +124,7 @@ def test_ctrl_c_while_a_run_is_sent_leaves_nothing_of_it(
         sessions = opened()
         sessions["here"].start_agent(sys.executable)
         facts = {"here": SimpleNamespace(python=sys.executable)}
-        cluster: Any = SimpleNamespace(sessions=sessions, facts=facts)
+        cluster: Any = SimpleNamespace(sessions=sessions, facts=facts, chief="there")
         with pytest.raises(KeyboardInterrupt):
             start.lay_out(cluster, request, DOCUMENT, run)
         assert over.wait(120) and not folder.exists()

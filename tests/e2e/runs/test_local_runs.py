@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -108,9 +109,24 @@ def test_a_script_has_its_folder_arguments_and_secret_and_its_results_come_back(
     assert (results / "saved/variables/v.data").read_text() == "weights"
     assert (results / "saved/saved_model.pb").read_text() == "graph"
 
+    assert_few_requests(operator)
     assert_secret_is_hidden(operator, done.out)
     assert_output_is_complete(results, done.out)
     assert_next_run_is_fresh(operator)
+
+
+OPERATION = re.compile(r"Z (h1|h2): (?:agent )?(\w+).* received \([\d.]+ s\)$", re.MULTILINE)
+
+
+def assert_few_requests(operator: Operator) -> None:
+    """The requests to each host until the supervisor has started: each is a round trip."""
+    log = max((operator.home / ".railhead/logs").glob("*-train-*")).read_text()
+    requests: dict[str, list[str]] = {"h1": [], "h2": []}
+    for name, operation in OPERATION.findall(log.partition(": started on ")[0]):
+        requests[name].append(operation)
+    both = ["sh", "start", "listen", "dial", "ports", "tree", "write", "place_programs"]
+    assert requests["h2"] == [*both, "make_temporary", "write"]
+    assert requests["h1"] == [*both, "run", "make_temporary", "write", "start"]
 
 
 def assert_secret_is_hidden(operator: Operator, out: str) -> None:
