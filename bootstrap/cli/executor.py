@@ -11,18 +11,20 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric import Executor
 from invoke import Call, Collection, Exit, Task
 
 from railhead.documents.lazy import dataclass
-from railhead.documents.outputs import ErrorOutput
 from railhead.installation import PROGRAM
 
 from ..console import interrupts, log
 from ..console.output import error_as_json, shown_on
 from ..errors import FAILED, INTERRUPTED, USAGE, Command, Hint, RailheadError, Terminated, refusal
+
+if TYPE_CHECKING:
+    from railhead.documents.outputs import ErrorOutput
 
 TARGETS = ("hosts", "stack")
 INTERNAL = "this is an error in Railhead, not in your command"
@@ -142,6 +144,8 @@ def report_errors(body: Callable[..., None]) -> Callable[..., None]:
 
 def error_output(error: BaseException, options: Mapping[str, Any]) -> ErrorOutput:
     """What a task with --json prints of an error."""
+    from railhead.documents.outputs import ErrorOutput  # imported late: few commands fail
+
     if isinstance(error, OSError):
         error = refusal(error) or error
     if isinstance(error, RailheadError):

@@ -4,6 +4,7 @@ every folder. A fabfile of the user's own runs with `fab` as with Fabric alone.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import os
@@ -14,14 +15,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric import Config, Executor, __version__
 from fabric.main import Fab
 from invoke import Argument, Exit, Task
 from invoke.exceptions import ParseError, UnknownFileType
+from invoke.parser import Parser
+from invoke.parser.context import ParserContext
 from invoke.util import yaml  # type: ignore[attr-defined]
 
+from railhead.bytecode import keep
 from railhead.ctrl_c import raise_again
 from railhead.installation import IS_WHEEL, PROGRAM, PROJECT
 from railhead.version import VERSION
@@ -29,12 +33,14 @@ from railhead.version import VERSION
 from ..console.output import error_as_json, printable
 from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command, UsageError
 from ..inventory.files import RUN_ID, refuse_of_others
-from ..project import job_file
-from .command_line import answers, completion, help
+from .command_line import help
 from .command_line.arguments import join_task_names, name_first_arguments
 from .command_line.core_options import WORKING, refuse_without_effect
 from .executor import RUNNING, ClusterExecutor, dashed, error_output, is_ours, output_closed
 from .task import GroupTask
+
+if TYPE_CHECKING:
+    from .command_line.answers import Answer
 
 FILE = "fabfile.py"
 FORMATS = ("flat", "nested", "json")  # of --list
@@ -71,10 +77,8 @@ class Program(Fab):  # type: ignore[misc]
         own = argv[: argv.index("--")] if "--" in argv else argv
         self.words_after_dashes = argv[len(own) + 1 :]
         self.wants_json = "--json" in own
-        for option, shell in zip(own, own[1:], strict=False):  # Invoke prints its own here
-            if option == SCRIPT_OPTION and shell in completion.SCRIPTS:
-                print(completion.script(shell))
-                raise Exit(code=DONE)
+        if SCRIPT_OPTION in own:
+            _print_completion_script(own)
         try:
             super().parse_core(argv)
         except ParseError as wrong:
@@ -97,6 +101,8 @@ class Program(Fab):  # type: ignore[misc]
         """
         logging.getLogger().setLevel(logging.WARNING)
         super().load_collection()
+        if self.has_our_tasks:
+            keep()
         self.executor_class = ClusterExecutor if self.has_our_tasks else Executor
         RUNNING.collection = self.collection if self.has_our_tasks else None
         if self.core[0].args.debug.value and not self.has_our_tasks:
@@ -133,6 +139,19 @@ class Program(Fab):  # type: ignore[misc]
                 self._refuse_empty_lists()
                 refuse_without_effect(self.core[0].args.values())
 
+    def _make_parser(self) -> Parser:
+        """Invoke's parser, with the tasks that are named: it copies the options of each."""
+        if not self.has_our_tasks:
+            parser: Parser = super()._make_parser()
+            return parser
+        named = {*self.core.unparsed, self.core[0].args.help.value}
+        tasks = [
+            ParserContext(name, aliases, self.collection[name].get_arguments())
+            for name, aliases in self.collection.task_names.items()
+            if not named.isdisjoint((name, *aliases))
+        ]
+        return Parser(tasks, self.initial_context)
+
     def _help_as_option(self, words: list[str]) -> list[str]:
         """`help train` and `train help` as `train --help`."""
         others = [word for word in words if word != "help"]
@@ -141,6 +160,10 @@ class Program(Fab):  # type: ignore[misc]
 
     def _refuse_habits(self, words: list[str]) -> None:
         """Exit 2 with the line to type instead of one that other programs have."""
+        if not (words or self.words_after_dashes):
+            return
+        from .command_line import answers
+
         found = answers.answer(words, self._tasks(), self._core_with_value(), _has_job(words))
         if found or (found := answers.after_dashes(words, self.words_after_dashes)):
             raise _answered(found)
@@ -189,6 +212,8 @@ class Program(Fab):  # type: ignore[misc]
     def _complete(self) -> None:
         """Answer a shell that completes a command."""
         if self.core[0].args.complete.value:
+            from .command_line import completion
+
             found = completion.candidates(self.words_after_dashes[1:], self._tasks())
             print("".join(f"{word}\n" for word in found), end="")
             raise Exit(code=DONE)
@@ -201,6 +226,8 @@ class Program(Fab):  # type: ignore[misc]
     def execute(self) -> None:
         """Run the tasks: each ends its work at Ctrl-C."""
         raise_again()
+        gc.freeze()
+        gc.enable()
         super().execute()
 
     def no_tasks_given(self) -> None:
@@ -260,6 +287,8 @@ class Program(Fab):  # type: ignore[misc]
     def _refused(self, wrong: ParseError) -> Exit:
         """What Invoke's parser refuses, with the task or option that it is most like."""
         if match := re.search(r"No idea what '(.+?)' is", str(wrong)):
+            from .command_line import answers
+
             unknown = match[1].partition("=")[0]
             return _answered(answers.without_habit(unknown, self.typed, self._tasks()))
         # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
@@ -338,7 +367,23 @@ def _is_loaded(fabfile: Path) -> bool:
 def _has_job(words: Sequence[str]) -> Callable[[str], bool]:
     """Whether the job file that the words name has a job."""
     files = [after for word, after in zip(words, words[1:], strict=False) if word == "--file"]
-    return partial(job_file.has, Path(next(iter(files), job_file.FILE)))
+
+    def has(name: str) -> bool:
+        from ..project import job_file  # imported late: few words may be a job
+
+        return job_file.has(Path(next(iter(files), job_file.FILE)), name)
+
+    return has
+
+
+def _print_completion_script(words: Sequence[str]) -> None:
+    """Print our script for a shell and end; other shells are left to Invoke, which refuses them."""
+    from .command_line import completion
+
+    for option, shell in zip(words, words[1:], strict=False):
+        if option == SCRIPT_OPTION and shell in completion.SCRIPTS:
+            print(completion.script(shell))
+            raise Exit(code=DONE)
 
 
 def _missing(message: re.Match[str]) -> str:
@@ -347,7 +392,7 @@ def _missing(message: re.Match[str]) -> str:
     return f"{PROGRAM} {dashed(message[1])} needs {' and '.join(map(str.upper, needed))}"
 
 
-def _answered(found: answers.Answer) -> Exit:
+def _answered(found: Answer) -> Exit:
     return Exit(printable(f"{found.rule}\n  next: {PROGRAM} {found.next}"), code=USAGE)
 
 

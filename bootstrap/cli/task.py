@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from fabric import Connection
@@ -56,18 +57,56 @@ class Part:
 
 
 class GroupTask(Task[Any]):
-    """An Invoke task whose options are the parts of its function.
+    """An Invoke task whose options are the groups that its function takes. They are read when
+    somebody asks: a command line names one task of many.
 
     `group`: one of GROUPS. `first`: the options of which one may be typed as the first argument,
     without its name. `dry`: with the core option --dry it prints its plan and changes nothing.
     `quiet`: with --quiet it prints only its result; all that other tasks print is their result.
     """
 
-    group = ""
-    first: tuple[str, ...] = ()
-    dry = False
-    quiet = False
-    parts: tuple[Part, ...] = ()
+    def __init__(
+        self,
+        function: Callable[..., None],
+        group: str,
+        first: tuple[str, ...],
+        *,
+        name: str | None,
+        dry: bool,
+        quiet: bool,
+    ) -> None:
+        @functools.wraps(function)
+        def run(c: Context, **texts: Any) -> None:
+            if isinstance(c, Connection) or hasattr(fabrics.program, "core"):
+                raise Exit(FABRICS, USAGE)
+            with output.quiet() if quiet and RUNNING.quiet else nullcontext():
+                function(c, **values_of(self.parts, texts))
+
+        super().__init__(report_errors(run), name=name, positional=(), auto_shortflags=False)
+        self.function, self.group, self.first = function, group, first
+        self.dry, self.quiet = dry, quiet
+        for own in ("positional", "iterable", "help"):  # which it has set
+            del self.__dict__[own]
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The groups of options."""
+        return tuple(_parts(self.function))
+
+    @cached_property
+    def positional(self) -> list[str]:  # type: ignore[override]
+        return [parameter(one) for one in self.options() if one.rule.positional]
+
+    @cached_property
+    def iterable(self) -> list[str]:  # type: ignore[override]
+        return [parameter(one) for one in self.options() if _repeats(one)]
+
+    @cached_property
+    def help(self) -> dict[str, str]:  # type: ignore[override]
+        return {one.flag: help_text(one) for one in self.options()}
+
+    def argspec(self, body: Callable[..., None]) -> inspect.Signature:
+        return _signature([*self.options()])
 
     def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
         if default == REPEATABLE:  # Invoke would take its type for that of one value
@@ -88,35 +127,7 @@ def task(
 ) -> Callable[[Callable[..., None]], Task[Any]]:
     """An Invoke task. Each parameter of its function after the context is a group of options, all
     of them or, with `Annotated[Group, only(...)]`, some. The others as in GroupTask."""
-
-    def decorate(body: Callable[..., None]) -> Task[Any]:
-        parts = tuple(_parts(body))
-        options = [one for part in parts for one in part.options]
-
-        @functools.wraps(body)
-        def run(c: Context, **texts: Any) -> None:
-            if isinstance(c, Connection) or hasattr(fabrics.program, "core"):
-                raise Exit(FABRICS, USAGE)
-            with output.quiet() if quiet and RUNNING.quiet else nullcontext():
-                body(c, **values_of(parts, texts))
-
-        run.__signature__ = _signature(options)  # type: ignore[attr-defined]
-
-        class Made(GroupTask):
-            pass
-
-        Made.parts, Made.group, Made.first = parts, group, first
-        Made.dry, Made.quiet = dry, quiet
-        return Made(
-            report_errors(run),
-            name=name,
-            help={one.flag: help_text(one) for one in options},
-            iterable=[parameter(one) for one in options if _repeats(one)],
-            positional=[parameter(one) for one in options if one.rule.positional],
-            auto_shortflags=False,
-        )
-
-    return decorate
+    return lambda body: GroupTask(body, group, first, name=name, dry=dry, quiet=quiet)
 
 
 def parameter(one: Option) -> str:
@@ -144,8 +155,9 @@ def _parts(body: Callable[..., None]) -> Iterator[Part]:
 
 
 def _signature(options: list[Option]) -> inspect.Signature:
+    """The parameters of a task, without its context."""
     keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter("c", keyword)]
+    parameters = []
     # What has no default comes first, as Python wants it.
     for one in sorted(options, key=lambda one: not one.required):
         default = inspect.Parameter.empty if one.required else _default(one)
@@ -177,12 +189,12 @@ def values_of(parts: Sequence[Part], texts: Mapping[str, Any]) -> dict[str, Any]
 
 def _job(parts: Sequence[Part], texts: Mapping[str, Any]) -> Job | None:
     """The job that the command line names, of a task that takes one."""
-    for part in parts:
-        if part.group is JobOptions:
-            from ..project import job_file
+    typed = next((_read(one, texts, None) for one in parts if one.group is JobOptions), None)
+    if typed is None or not typed.are_typed:
+        return None
+    from ..project import job_file  # imported late: most commands name no job
 
-            return job_file.chosen(_read(part, texts, None))
-    return None
+    return job_file.chosen(typed)
 
 
 def _read(part: Part, texts: Mapping[str, Any], job: Job | None) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from invoke import Context
 
@@ -69,18 +69,17 @@ def train(
     out: JsonOption,
 ) -> None:
     """Train on the hosts: bootstrap them, start the run, show progress, fetch the results."""
-    from ..project import job_file
     from ..workflows import plan
     from ..workflows import train as workflow
     from .targets import Target
 
     with json_output(out.json) as file:
-        chosen = None if job.save else job_file.chosen(job)
-        if chosen:  # before its code runs, and before anything leaves this computer
-            print_lines(*job_file.describe(chosen, target, program, ready, ending, start))
-            job_file.ask(chosen)
+        if job.are_typed and not job.save:
+            _agree_to_job(job, target, program, ready, ending, start)
         options = workflow.train_options(program, ready, ending, start, Path.cwd() / "results")
         if job.save:
+            from ..project import job_file
+
             groups = (target, program, ready, ending, replace(start, resume=None))
             tasks = RUNNING.collection.task_names if RUNNING.collection else ()
             job_file.save(job, *groups, tasks=tasks)
@@ -92,6 +91,16 @@ def train(
             _train_and_deploy(inventory, options, start.deploy)
         else:
             workflow.train(inventory, options)
+
+
+def _agree_to_job(job: JobOptions, *groups: Any) -> None:
+    """Print a job and ask for it, before its code runs, and before anything leaves this
+    computer."""
+    from ..project import job_file
+
+    if chosen := job_file.chosen(job):
+        print_lines(*job_file.describe(chosen, *groups))
+        job_file.ask(chosen)
 
 
 def _train_and_deploy(inventory: Inventory, options: TrainOptions, name: str) -> None:

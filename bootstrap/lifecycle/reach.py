@@ -8,7 +8,6 @@ import errno
 import ipaddress
 import shlex
 import socket
-import urllib.request
 from collections.abc import Iterator, Sequence
 
 from railhead.documents.lazy import dataclass
@@ -124,6 +123,8 @@ def own_address(address: str) -> str | None:
         ours = _local_address(address)
         if ipaddress.ip_address(address).is_private or ipaddress.ip_address(ours).is_global:
             return ours
+    import urllib.request  # imported late: most hosts are reached
+
     try:
         with urllib.request.urlopen(OWN_ADDRESS_URL, timeout=SECONDS) as answer:
             return str(ipaddress.ip_address(answer.read(64).decode().strip()))

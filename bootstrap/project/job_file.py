@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.lazy import dataclass
-from railhead.documents.options.jobs import KEYS, PLACES, JobOptions, Table, checked, table_of
+from railhead.documents.options.jobs import PLACES, JobOptions, Table, checked, keys, table_of
 
 from ..console.output import print_lines
 from ..errors import Command, Hint, UsageError
@@ -185,7 +185,7 @@ def _toml(value: Any) -> str:
 
 def _with_unit(key: str, value: Any) -> str:
     """A value as TOML; a time with its unit, which another tool may have in mind."""
-    unit = KEYS[key].rule.unit if key in KEYS else ""
+    unit = keys()[key].rule.unit if key in keys() else ""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return _toml(f"{value:g}{unit}" if unit and is_number else value)
 
@@ -204,7 +204,7 @@ def describe(job: Job, *groups: Any) -> Iterator[str]:
     if any(place in used for place in PLACES):
         of_job = {key: value for key, value in of_job.items() if key in used or key not in PLACES}
     yield f"job {job.name} of {job.file}:"
-    for key in KEYS:
+    for key in keys():
         if key in used and used[key] != of_job.get(key):
             yield f"  {key} = {_with_unit(key, used[key])}   # command line"
         elif key in of_job:

@@ -9,7 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.options.jobs import KEYS, Table
+from railhead.documents.options.jobs import Table, keys
 from railhead.documents.uri import scheme_of
 
 from ..console.output import confirm
@@ -56,7 +56,7 @@ def trust(file: str, wanted: list[str], *, yes: bool) -> str:
 def wants(table: Table, folder: Path) -> Iterator[str]:
     """The keys of a job that send what is not in its folder, or run code here, with their values.
     Relative paths are those of the current folder, as in a job."""
-    paths = [key for key, one in KEYS.items() if one.rule.path and key not in ALWAYS]
+    paths = [key for key, one in keys().items() if one.rule.path and key not in ALWAYS]
     for key in ALWAYS:
         if key in table:
             value = table[key]

@@ -20,7 +20,6 @@ from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import Sessions, all_facts
 from ..ssh.session import Session
 from . import wheel_store
-from .uv import local_uv
 from .wheel_store import wheel_folder
 
 AnyCluster = TypeVar("AnyCluster", bound=SurveyedCluster)
@@ -35,6 +34,7 @@ def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
     environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
     if options.requirements:
         from .requirements.resolve import with_packages  # loaded only where it is needed
+        from .uv import local_uv
 
         environment = with_packages(environment, options.requirements, local_uv())
     environment = preferring_installed(environment, facts, options.environment)

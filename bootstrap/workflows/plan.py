@@ -12,8 +12,6 @@ from typing import TextIO
 
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
-from railhead.money import host
-from railhead.money.table import shipped
 
 from ..console.output import print_lines
 from ..console.text import clean
@@ -21,15 +19,13 @@ from ..errors import UsageError
 from ..inventory import local_state
 from ..inventory.files import read_given
 from ..inventory.hosts import Inventory, check_peer_address
-from ..lifecycle import deadlines, reach
+from ..lifecycle import reach
 from ..plan import decide
 from ..plan.cluster import Options, SurveyedCluster
 from ..plan.internet import MOST_CERTIFICATES, Internet, check_certificates, read_proxy
 from ..plan.runtimes import row_named
 from ..plan.steps import Plan
 from ..provision import survey
-from ..report.facts import read_run
-from ..report.scaling import epoch_seconds
 from ..ssh.cluster import ConnectedCluster
 
 
@@ -92,6 +88,11 @@ def plan(inventory: Inventory, options: Options, json_out: TextIO | None = None)
 def price_lines(inventory: Inventory) -> list[str]:
     """What the hosts cost per hour and until their deadline, and for an epoch of the last run
     here that has a cost; nothing for hosts without a price."""
+    from railhead.money import host  # imported late: a training prints no price
+    from railhead.money.table import shipped
+
+    from ..lifecycle import deadlines
+
     hosts = len(inventory.hosts)
     parts = host.read(inventory.price, hosts)
     if not parts:
@@ -105,6 +106,9 @@ def price_lines(inventory: Inventory) -> list[str]:
 
 def epoch_lines(inventory: Inventory) -> list[str]:
     """What an epoch of the newest run with epochs on these hosts cost."""
+    from ..report.facts import read_run  # imported late, with the pages of reports
+    from ..report.scaling import epoch_seconds
+
     for path in reversed(local_state.runs(inventory.name)):
         run = read_run(path.stem)
         seconds = epoch_seconds(run) if len(run.hosts) == len(inventory.hosts) else None

@@ -10,14 +10,12 @@ from pathlib import Path
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import EndingOptions, ProgramOptions, StartOptions
-from railhead.documents.runs.run import Script
+from railhead.documents.runs.run import RunData, Script
 
 from ..console.output import note_output, print_lines, print_result
 from ..console.text import count
 from ..data.inputs import check_shares
-from ..data.place import place_data
 from ..errors import Command, UsageError
-from ..health import measure
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, stop_policy
@@ -32,7 +30,6 @@ from ..runs.launch import StopPolicy, placement_of
 from ..runs.request import RunRequest
 from ..runs.run import Run
 from ..runs.strategies import Strategy
-from ..serving.request import check_model_name
 from ..ssh.cluster import ConnectedCluster
 from . import attach, resume
 from .bootstrap import make_ready
@@ -78,6 +75,8 @@ def train_options(
 def check_deploy(begin: StartOptions) -> None:
     """UsageError if the endpoint of --deploy cannot have this name, or nobody waits for the run."""
     if begin.deploy is not None:
+        from ..serving.request import check_model_name
+
         check_model_name(begin.deploy, "--deploy")
         if not begin.wait:
             raise UsageError("--deploy goes without --detach: it follows a run that has succeeded")
@@ -125,13 +124,30 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     print_lines(run_summary(options.request, cluster), *open_ports(options.request, cluster))
     cluster = make_ready(cluster, options.options)
     cluster.start_agents()
-    measure.refuse_cpu_fallback(cluster)
+    _refuse_cpu_fallback(cluster)
     start.refuse_closed_pairs(cluster)
-    data = place_data(options.request.data, cluster)
+    data = _place_data(options.request, cluster)
     if options.earlier:
         print_lines(*changed_data(options.earlier, data))
     request, policy = options.request, options.stop_policy.from_now(time.time())
     return start.start(cluster, request, data, options.results, policy, restore)
+
+
+def _refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
+    """HostsNotReady if a GPU would not be used."""
+    if any(facts.gpus or facts.gpu.cards for facts in cluster.facts.values()):
+        from ..health import measure  # imported late: other hosts need none of it
+
+        measure.refuse_cpu_fallback(cluster)
+
+
+def _place_data(request: RunRequest, cluster: ConnectedCluster) -> list[RunData]:
+    """The data of a run, on all hosts."""
+    if not request.data:
+        return []
+    from ..data.place import place_data  # imported late: most runs have none
+
+    return place_data(request.data, cluster)
 
 
 def refuse_alone(request: RunRequest, ranks: int) -> None:

@@ -186,6 +186,8 @@ def _watch(box: Sandbox) -> Callable[[str, tuple[object, ...]], None]:
 
     def report(path: object) -> None:
         text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
+        if "/__pycache__/" in text:  # of our sources
+            return
         if text.startswith("/") and not os.path.realpath(text).startswith(may):
             os.write(2, f"WROTE {text!r}\n".encode())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeVar, get_origin
 
 from railhead.documents.lazy import dataclass
@@ -29,19 +30,27 @@ from .runs import EndingOptions, ProgramOptions, StartOptions
 
 T = TypeVar("T")
 Table = Mapping[str, Any]
-# What a job may have: the options of `fab train`, except which run it continues.
-GROUPS: tuple[tuple[type[Any], Only | None], ...] = (
-    (TargetOptions, only("hosts", "stack", "slots", "start")),
-    (ProgramOptions, None),
-    (ReadyOptions, None),
-    (EndingOptions, None),
-    (StartOptions, only(*(one.name for one in options_in(StartOptions) if one.name != "resume"))),
-)
-KEYS: Mapping[str, Option] = {
-    one.flag: one for group, which in GROUPS for one in chosen(group, which)
-}
 PLACES = ("hosts", "stack")  # a typed one replaces both
 OF_SETTINGS = ("off", "on")  # what false and true are in a setting of the training
+
+
+@cache
+def job_groups() -> Sequence[tuple[type[Any], Only | None]]:
+    """What a job may have: the options of `fab train`, except which run it continues."""
+    start = (one.name for one in options_in(StartOptions) if one.name != "resume")
+    return (
+        (TargetOptions, only("hosts", "stack", "slots", "start")),
+        (ProgramOptions, None),
+        (ReadyOptions, None),
+        (EndingOptions, None),
+        (StartOptions, only(*start)),
+    )
+
+
+@cache
+def keys() -> Mapping[str, Option]:
+    """The options of a job by key."""
+    return {one.flag: one for group, which in job_groups() for one in chosen(group, which)}
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,11 @@ class JobOptions:
         path=True,
     )
 
+    @property
+    def are_typed(self) -> bool:
+        """Whether any of them is."""
+        return (self.job, self.file, self.save) != (None, None, None)
+
 
 def checked(table: Table, error: Error) -> Table:
     """The table of a job, with its values as those of the options.
@@ -76,11 +90,13 @@ def checked(table: Table, error: Error) -> Table:
         error: a key is not an option of train, or a value does not fit.
     """
     for key in table:
-        if key not in KEYS:
-            near = difflib.get_close_matches(key.replace("_", "-"), KEYS, n=1)
+        if key not in keys():
+            near = difflib.get_close_matches(key.replace("_", "-"), keys(), n=1)
             also = f"; did you mean {near[0]}?" if near else ", which is not an option of train"
             raise error(f"unknown key {shortened(key)}{also}")
-    return table_of(*(from_table(group, chosen(group, w), table, error) for group, w in GROUPS))
+    return table_of(
+        *(from_table(group, chosen(group, w), table, error) for group, w in job_groups())
+    )
 
 
 def from_table(group: type[T], options: Sequence[Option], table: Table, error: Error) -> T:
@@ -111,7 +127,7 @@ def table_of(*groups: Any) -> Table:
     """The table of a job with these options: those that have no default value."""
     by_type = {type(group): group for group in groups}
     table = {}
-    for kind, which in GROUPS:
+    for kind, which in job_groups():
         for one in chosen(kind, which) if kind in by_type else ():
             value = getattr(by_type[kind], one.name)
             if value != one.default:
@@ -122,8 +138,9 @@ def table_of(*groups: Any) -> Table:
 def values_of(table: Table, error: Error) -> Table:
     """The values of a job's options, by the names that they have in Python. Raises as `checked`."""
     return {
-        KEYS[flag].name: not KEYS[flag].default if KEYS[flag].kind == "flag" else value
+        one.name: not one.default if one.kind == "flag" else value
         for flag, value in checked(table, error).items()
+        for one in [keys()[flag]]
     }
 
 
@@ -132,7 +149,7 @@ def schema() -> Table:
     job = {
         "type": "object",
         "additionalProperties": False,
-        "properties": {key: _schema_of(one) for key, one in KEYS.items()},
+        "properties": {key: _schema_of(one) for key, one in keys().items()},
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -10,7 +10,7 @@ from standins.forks import forked_fab
 import railhead
 from bootstrap.errors import UsageError
 from bootstrap.project import job_file, trusted_jobs
-from railhead.documents.options.jobs import KEYS, JobOptions
+from railhead.documents.options.jobs import JobOptions, keys
 from railhead.documents.options.runs import ProgramOptions
 
 OWN = """[own]
@@ -107,7 +107,7 @@ def test_a_copy_in_another_folder_needs_consent(
 
 
 def test_the_keys_that_name_a_file_are_known_as_such() -> None:
-    paths = {key for key, one in KEYS.items() if one.rule.path}
+    paths = {key for key, one in keys().items() if one.rule.path}
     assert paths == {"training", "script", "workdir", "env-file", "requirements", "ca"}
 
 
