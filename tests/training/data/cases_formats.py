@@ -330,6 +330,27 @@ def a_bmp_with_a_palette_keeps_its_colours_or_is_named(folder: Path) -> None:
 
 
 @case
+def a_tiff_with_16_bits_keeps_its_shades_and_one_with_32_is_named(folder: Path) -> None:
+    if not decoding.PILLOW:
+        return
+    from PIL import Image
+
+    (folder / "a").mkdir()
+    file = folder / "a/x.tif"
+    for order in ("<", ">"):
+        shades = np.repeat(np.array([[0], [0x4000], [0x8000], [0xFFFF]], f"{order}u2"), 4, axis=1)
+        Image.fromarray(np.kron(shades, np.ones((2, 2), shades.dtype)).astype(shades.dtype)).save(
+            file
+        )
+        found = decoded_in(folder)[::2, 0, 0]
+        assert np.allclose(found, [0, 0x40 / 255, 0x80 / 255, 1], atol=1e-3), found
+    for deep in (np.full((8, 8), 0.5, np.float32), np.full((8, 8), 70_000, np.int32)):
+        Image.fromarray(deep).save(file)
+        fault = images.read(folder, TrainConfig(data="images"))["train"].find_fault()
+        assert fault.endswith("can be read: its pixels have 32 bits, not 8 or 16")
+
+
+@case
 def linked_folders_below_a_class_are_read_once(folder: Path) -> None:
     image_folder(folder / "data", count=2)
     image_folder(folder / "store", "more", count=4)

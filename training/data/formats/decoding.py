@@ -22,6 +22,7 @@ ENDINGS = (
     *((".tif", ".tiff") if PILLOW else ()),
 )
 JPEG, PNG, GIF, BMP, RIFF = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF"
+DEEP = ("I", "F")  # modes of Pillow with 32 bits: no rule says which number is white
 UPRIGHT = 1
 ORIENTATION = 0x0112  # the tag of EXIF
 EXIF = b"Exif\0\0"
@@ -67,6 +68,7 @@ def image_fault(content: bytes) -> str:
             "WebP" if _is_webp(content) else "a BMP with a palette" if _has_palette(content) else ""
         )
         needs = "" if PILLOW else f": it is {what}, which needs Pillow here" if what else ""
+        needs = needs or ": its pixels have 32 bits, not 8 or 16" * _is_deep(content)
         return f"is not an image that can be read{needs}"
     return ""
 
@@ -90,10 +92,35 @@ def as_tensorflow_reads(content: bytes) -> bytes:
     out = io.BytesIO()
     try:
         with Image.open(io.BytesIO(content)) as image:
-            image.convert("RGB").save(out, "PNG", compress_level=1)
+            if image.mode in DEEP:
+                return b""
+            _of_8_bits(image).convert("RGB").save(out, "PNG", compress_level=1)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return b""
     return out.getvalue()
+
+
+def _of_8_bits(image: Any) -> Any:
+    """An image with 16 bits per pixel by their upper 8, as TensorFlow reads such a PNG. `convert`
+    of Pillow (13.0) makes all above 255 white instead."""
+    if not image.mode.startswith("I;16"):
+        return image
+    from PIL import Image
+
+    return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+
+
+def _is_deep(content: bytes) -> bool:
+    """Whether the pixels of an image have 32 bits, as in TIFF files of measurements."""
+    if not PILLOW:
+        return False
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return image.mode in DEEP
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return False
 
 
 def _is_webp(content: bytes) -> bool:
