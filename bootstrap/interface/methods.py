@@ -116,6 +116,7 @@ class ClusterMethods(ABC):
         resume: Run | str | None = None,
         elastic: str | None = None,
         retries: int | None = None,
+        spare: bool = True,
         takeover: bool = False,
         deploy: str | None = None,
         wait: bool = True,
@@ -172,6 +173,8 @@ class ClusterMethods(ABC):
                 not answer
             retries: start again so often after a failure, from the newest checkpoint; 0:
                 never; default: 3
+            spare: False: keep no process with TensorFlow ready on each host for a retry
+                (--no-spare)
             takeover: the second host continues the run if the chief is lost; needs a bucket
             deploy: after a success, serve the model as the endpoint of this name
             wait: False: return when the run has started (--detach)
@@ -221,6 +224,7 @@ class ClusterMethods(ABC):
                 resume=resume,
                 elastic=elastic,
                 retries=retries,
+                spare=spare,
                 takeover=takeover,
                 deploy=deploy,
                 wait=wait,

@@ -44,12 +44,13 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Retries:
     """How often a run starts again after a failure; `from_start`: also without a checkpoint;
     `hosts`: the least and the greatest number of hosts of an elastic run; `takeover`: also after
-    the loss of its chief."""
+    the loss of its chief; `spare`: each host keeps a process ready for the next attempt."""
 
     most: int = 0
     from_start: bool = False
     hosts: tuple[int, int] | None = None
     takeover: bool = False
+    spare: bool = True
 
 
 @dataclass(frozen=True)
@@ -279,6 +280,7 @@ def run_document(
         prices=prices,
         elastic=options.retries.hosts[0] if options.retries.hosts else 0,
         takeover=options.retries.takeover,
+        spare=options.retries.spare,
         on_stall=stop_policy.on_stall,
         stall_after=stop_policy.stall_after,
     )

@@ -66,7 +66,7 @@ def with_retries(
         lines.append(f"--retries {wanted}: {why}, a retry starts at step 0")
     if begin.elastic is not None:
         chosen = replace(chosen, hosts=elastic_hosts(begin.elastic, chosen, request.data))
-    chosen = replace(chosen, takeover=begin.takeover)
+    chosen = replace(chosen, takeover=begin.takeover, spare=begin.spare)
     return replace(request, options=replace(request.options, retries=chosen)), lines
 
 

@@ -155,6 +155,6 @@ def main(run_id: str, host: str, how: str) -> None:
     """End what is left of the run on this host, which the chief may have lost, and prepare it."""
     given = json.load(sys.stdin)
     run = decode(RunDocument, given["run"], what="run.json")
-    end_processes.end_run(run_id)
+    end_processes.end_run(run_id, kept=end_processes.SPARE)
     folder = os.path.join(end_processes.HOME, ".railhead", "runs", run_id)
     prepare(Start(run, folder, given["secrets"], how == "as-new"), int(host))

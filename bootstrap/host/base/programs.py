@@ -17,7 +17,8 @@ TAKEOVER = "takeover.json"  # on a host that has taken over a run: what it knew 
 REPLACING = "replacing"  # there: the agent of a command that creates a host again
 BUNDLE = "bundle.json"  # in the folder of a run that may start again: the files of its work/
 # The programs, by module; nothing else names a module of this package in a text.
-SUPERVISOR, STOP_MACHINES, RANK = "supervisor.supervisor", "supervisor.stop_machines", "rank.rank"
+SUPERVISOR, STOP_MACHINES = "supervisor.supervisor", "supervisor.stop_machines"
+RANK, SPARE = "rank.rank", "rank.spare"
 STANDBY, RECLAIM, RESTORE = "standby.standby", "standby.reclaim", "standby.restore"
 LEASE_HOLDER, CLUSTER_KEY = "lease.holder", "run.cluster_key"
 EVIDENCE, PREPARE, STACKS = "attempts.evidence", "attempts.prepare", "stall.collect"

@@ -44,6 +44,10 @@ class Group:
     """What is known of the group of this rank."""
 
     def __init__(self, run: RunDocument) -> None:
+        self.begin(run)
+
+    def begin(self, run: RunDocument) -> None:
+        """This process is a rank of this run."""
         self.run = run
         self.joined = run.size == 1 or run.independent
         self.before = children_seconds()

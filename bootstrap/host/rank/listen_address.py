@@ -13,6 +13,7 @@ import mmap
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import Any
@@ -51,7 +52,10 @@ def install(run: RunDocument, rank: int) -> None:
         address = ip_address(name.strip("[]"))
         with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6) as tried:
             tried.bind((str(address), 0))
-        patch.after_import({"tensorflow": lambda _: listen_on(address.packed, int(port))})
+        if "tensorflow" in sys.modules:  # this process is a fork of the spare
+            listen_on(address.packed, int(port))
+        else:
+            patch.after_import({"tensorflow": lambda _: listen_on(address.packed, int(port))})
 
 
 def listen_on(address: bytes, port: int) -> None:

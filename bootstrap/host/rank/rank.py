@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
@@ -26,14 +27,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from railhead.documents.codec import encode
-from railhead.documents.runs.run import RunDocument, Script
+from railhead.documents.runs.run import BuiltIn, RunDocument, Script
 from railhead.keras_patches import patch
 
 from ..attempts import cgroups
 from ..base import json_file, programs
 from ..output.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed, stamp
 from ..stall import counter, dump
-from . import groups, keras_2, quick_import, rank_launcher, rank_link
+from . import groups, keras_2, quick_import, rank_launcher, rank_link, spare_start, stand_in
 
 if TYPE_CHECKING:
     from ..energy.sampler import Sampler
@@ -50,61 +51,121 @@ def main(folder: str) -> int:
     """Run the program of the run in `folder` as one rank; returns the exit code that Python would
     return."""
     run = json_file.read(os.path.join(folder, "run.json"), RunDocument)
+    code = stand_in.outcome(run, int(os.environ["OMPI_COMM_WORLD_RANK"]))
+    return be_rank(run, folder, os.getppid(), Imports(run)) if code is None else code
+
+
+def be_rank(run: RunDocument, folder: str, orted: int, imports: Imports) -> int:
+    """Be a rank; its exit code. `imports`: how those of its program are changed."""
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     cgroups.note_start(folder, rank)
     chief = run.role_of(rank) == "chief"  # it coordinates others, which end when it has ended
-    check = link_check(run, folder, os.getppid()) if run.host_of(rank) else None
-    steps = counter.Counter()
+    host = run.host_of(rank)
+    check = link_check(run, folder, orted) if host else None
+    imports.begin(run)
     first = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"] == "0"
-    redirect_output(GONE if chief else b"", check, steps, measures=first)
+    spare = spare_start.SpareStart(run, folder, host, imports.steps) if first else None
+    redirect_output(GONE if chief else b"", check, imports.steps, measures=first, spare=spare)
     dump.register()
-    counter.provide(steps.tick)
+    counter.provide(imports.steps.tick)
     set_environment(run, rank, folder)
     if os.geteuid() == 0:
         from ..run import ports  # loaded only where it is needed
 
-        ports.close(run, os.getppid())
+        ports.close(run, orted)
     if run.tf_cluster:
         from . import listen_address  # loaded only where it is needed
 
         listen_address.install(run, rank)
-
-    def good_end() -> None:
-        if chief or "horovod" in sys.modules:  # others wait for the end of such a rank, or for it
-            report_end(0)
-
-    atexit.register(good_end)  # registered first, so it runs after all others
-    code = outcome(lambda: prepare_data(run, rank, folder)) or run_program(run, folder)
+    imports.at_end.append(lambda: good_end(chief))
+    code = outcome(lambda: prepare_data(run, rank, folder)) or run_program(run, folder, imports)
     if code:
-        atexit.unregister(good_end)
+        imports.at_end.clear()
         report_end(code)
     return code
 
 
-def run_program(run: RunDocument, folder: str) -> int:
+def good_end(chief: bool) -> None:
+    """Report the end of a rank that has not failed, where others wait for it."""
+    if chief or "horovod" in sys.modules:
+        report_end(0)
+
+
+class Imports:
+    """How the imports of a program are changed, and what is known of them. The spare of a host has
+    made them before it is known which rank they are for: `begin` says for which."""
+
+    def __init__(self, run: RunDocument) -> None:
+        self.run, self.steps, self.group = run, counter.Counter(), groups.Group(run)
+        self.are_watched = self.is_rank = False
+        self.lines: list[str] = []  # lines for rank 0, from before its program
+        self.at_end: list[Callable[[], None]] = []
+        # Before any import of the program, so it runs after all that those register.
+        atexit.register(lambda: [call() for call in self.at_end])
+
+    def begin(self, run: RunDocument) -> None:
+        """From now on this process is a rank of this run."""
+        self.run, self.is_rank = run, True
+        self.steps.renew()
+        self.group.begin(run)
+
+    def watch(self, place: str = "", changed: Callable[[], None] = lambda: None) -> None:
+        """Change the imports from now on; `place`, `changed`: as in quick_import."""
+        run, self.are_watched = self.run, True
+        quick_import.install(self.note, place, changed)
+        if not isinstance(run.program, Script):
+            return
+        if run.keras == 2:
+            keras_2.install()
+        elif run.keras_patches:
+            patch.install(patches_of(run), self.say, also_unknown=not run.keras_auto)
+        if run.keras_patches:
+            counter.count_steps_of_keras(self.steps.tick)
+        self.group.watch(steps=run.keras_patches)
+        counter.count_allreduces(self.steps.tick)
+
+    def note(self, name: str) -> None:
+        """A large package is imported."""
+        self.steps.note(quick_import.LARGE.index(name))
+
+    def say(self, line: str) -> None:
+        """Print a line about the run, when it is known which rank this is."""
+        self.lines.append(line)
+        if self.is_rank:
+            self.print_lines()
+
+    def print_lines(self) -> None:
+        """Print the lines so far."""
+        while self.lines:
+            print_on_rank_0(self.lines.pop(0))
+
+
+def run_program(run: RunDocument, folder: str, imports: Imports) -> int:
     """Run the built-in training or evaluation, or the script; returns the exit code."""
     program, work = run.program, os.path.join(folder, "work")
-    quick_import.install()
+    rank = int(os.environ["RAILHEAD_RANK"])
+    if not imports.are_watched:
+        none = functools.partial(spare_start.none, folder, run.host_of(rank))
+        imports.watch(first_path(program, work), none)
+    imports.print_lines()
     if not isinstance(program, Script):
         programs.leave()
         return outcome(lambda: run_training(work))
-    args, patches = arguments_of(program, folder), patches_of(run)
+    args = arguments_of(program, folder)
+    rank_launcher.use_peer_address(run, rank)
     programs.leave()
-    if run.keras == 2:
-        keras_2.install()
-    elif run.keras_patches:
-        patch.install(patches, print_on_rank_0, also_unknown=not run.keras_auto)
-    if run.keras_patches:
-        counter.count_steps_of_keras(sys.modules[counter.MODULE].tick)
-    rank_launcher.use_peer_address(run, int(os.environ["RAILHEAD_RANK"]))
-    group = groups.Group(run)
-    group.watch(steps=run.keras_patches)
-    counter.count_allreduces(sys.modules[counter.MODULE].tick)
     code = outcome(lambda: run_own(program, work, args))
-    if code == 0 and (alone := group.alone_at_end()):
+    if code == 0 and (alone := imports.group.alone_at_end()):
         print(alone, file=sys.stderr, flush=True)
         return 1
     return code or outcome(lambda: rank_launcher.leave_together(run))
+
+
+def first_path(program: BuiltIn | Script, work: str) -> str:
+    """Where the program finds its own modules: the first entry of sys.path."""
+    if isinstance(program, Script) and not program.module:
+        return os.path.dirname(os.path.join(work, program.path))
+    return work
 
 
 def arguments_of(program: Script, folder: str) -> tuple[str, ...]:
@@ -137,12 +198,14 @@ def redirect_output(
     steps: counter.Counter | None = None,
     *,
     measures: bool = False,
+    spare: spare_start.SpareStart | None = None,
 ) -> None:
     """Send the output of this process and its children through a helper that marks line ends.
 
     The helper also sends heartbeats, which do not depend on what this process does. It adds
     `last_line` when this process has ended, whatever ended it, calls `check` with each heartbeat,
-    and reports that `steps` has counted. `measures`: it reports the energy of this host, too.
+    and reports that `steps` has counted. `measures`: it reports the energy of this host, too;
+    `spare`: it starts that.
 
     mpirun receives frames (see mpirun_output). The helper is in no process group that mpirun kills:
     it still forwards the last output of a killed rank. It is not a child of this process either: a
@@ -162,7 +225,7 @@ def redirect_output(
         os.setsid()
         if os.fork() == 0:
             os.close(sink)
-            heartbeat = Heartbeat(check, steps, started_sampler() if measures else None)
+            heartbeat = Heartbeat(check, steps, started_sampler() if measures else None, spare)
             try:
                 forward_output(source, rank, heartbeat)
                 wait_for_end(rank, heartbeat)
@@ -187,15 +250,16 @@ def started_sampler() -> Sampler | None:
 class Heartbeat:
     """Sends ALIVE, at most every BEAT seconds; `check` is called as often. Sends STEPPED, at most
     every STEPS seconds, if `steps` has counted. Between two lines it sends the energy so far, at
-    most every MEASURED seconds."""
+    most every MEASURED seconds, and what `spare` says."""
 
     def __init__(
         self,
         check: Callable[[], None] | None = None,
         steps: counter.Counter | None = None,
         sampler: Sampler | None = None,
+        spare: spare_start.SpareStart | None = None,
     ) -> None:
-        self.due, self.check = 0.0, check
+        self.due, self.check, self.spare = 0.0, check, spare
         self.steps, self.count, self.steps_due = steps, 0, 0.0
         self.sampler, self.energy_due = sampler, time.monotonic() + MEASURED
 
@@ -204,6 +268,8 @@ class Heartbeat:
         if self.sampler and not in_line and time.monotonic() >= self.energy_due:
             self.energy_due = time.monotonic() + MEASURED
             send(encoded(self.sampler.record()))
+        if self.spare and not in_line and (line := self.spare.look()):
+            send(encoded(line))
         if self.steps and self.steps.count != self.count and time.monotonic() >= self.steps_due:
             self.count, self.steps_due = self.steps.count, time.monotonic() + STEPS
             send(STEPPED)
@@ -311,13 +377,6 @@ def set_environment(run: RunDocument, rank: int, folder: str) -> None:
         RAILHEAD_SIZE=str(run.size),
         RAILHEAD_HOST=host.name,
     )
-    # What Keras writes is in our folder, which --purge removes; a user's own settings stay in use.
-    home = os.path.expanduser("~")
-    if not os.path.isdir(os.path.join(home, ".keras")):
-        os.environ.setdefault("KERAS_HOME", os.path.join(home, ".railhead", "keras"))
-    # Without TensorFlow's INFO lines; the built-in training also without its warnings.
-    level = "1" if isinstance(run.program, Script) else "2"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", level)
     if device := host.interface:
         # The interface that mpirun uses. "=": exactly this name, not a prefix.
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
@@ -327,6 +386,21 @@ def set_environment(run: RunDocument, rank: int, folder: str) -> None:
         if (devices := visible_devices(run, rank)) is not None:
             os.environ.setdefault("CUDA_VISIBLE_DEVICES", devices)
     os.environ.update(rank_launcher.variables(run, rank))
+    set_for_imports(run)
+
+
+def set_for_imports(run: RunDocument) -> None:
+    """Set the variables that TensorFlow and Keras read when they are imported."""
+    # What Keras writes is in our folder, which --purge removes; a user's own settings stay in use.
+    home = os.path.expanduser("~")
+    if not os.path.isdir(os.path.join(home, ".keras")):
+        os.environ.setdefault("KERAS_HOME", os.path.join(home, ".railhead", "keras"))
+    # Without TensorFlow's INFO lines; the built-in training also without its warnings.
+    if isinstance(run.program, Script):
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    else:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        os.environ["KERAS_BACKEND"] = "tensorflow"  # as the training does
     if run.keras == 2:
         os.environ["TF_USE_LEGACY_KERAS"] = "1"
 

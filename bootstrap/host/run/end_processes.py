@@ -4,7 +4,7 @@ A process belongs to a run if it has RAILHEAD_RUN and RAILHEAD_HOME in its envir
 Children inherit both, including those unknown to mpirun (a data loader, a background job).
 A child with an emptied environment is known by its working directory, in a folder of the run.
 Endpoints have RAILHEAD_ENDPOINT in place of RAILHEAD_RUN.
-run.end_processes ID|all [VARIABLE]   -> one JSON line {"ended": 3, "left": []}
+run.end_processes ID|all [VARIABLE [KEPT]]   -> one JSON line {"ended": 3, "left": []}
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 REPLY = 20.0  # seconds for the reply of another host
 TEMPORARY = ("memory", "tmp")  # links in a run's folder; agent/temporary.py makes them
 FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
+SPARE = "railhead-spare"  # name of a process that outlives an attempt, for the next one
 T = TypeVar("T")
 
 
-def processes(run_id: str, variable: str = OF_RUNS) -> list[int]:
-    """Pids of the run's processes on this host, without this process; "all" means any run."""
+def processes(run_id: str, variable: str = OF_RUNS, kept: str = "") -> list[int]:
+    """Pids of the run's processes on this host, without this process and those of the name `kept`;
+    "all" means any run."""
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    runs = {pid: run_of(pid, variable) for pid in numbers if pid != os.getpid()}
+    runs = {pid: run_of(pid, variable, kept) for pid in numbers if pid != os.getpid()}
     return [pid for pid, run in runs.items() if run and run_id in (run, "all")]
 
 
-def run_of(pid: int, variable: str) -> str:
+def run_of(pid: int, variable: str, kept: str = "") -> str:
     """The run of this home (local hosts share a machine) that a process belongs to, or "".
 
     A supervisor whose run has ended is not counted: it ends by itself after a bounded time.
@@ -52,6 +54,8 @@ def run_of(pid: int, variable: str) -> str:
             return ""
         name = read(pid, "comm").rstrip(b"\n")
         if name == FINISHING:
+            return ""
+        if name == kept.encode():
             return ""
         return marked_run(pid, variable) or (run_by_folder(pid) if variable == OF_RUNS else "")
     return ""
@@ -104,25 +108,24 @@ def is_of_a_login(pid: int) -> bool:
     return False
 
 
-def end_run(run_id: str, variable: str = OF_RUNS) -> Swept:
+def end_run(run_id: str, variable: str = OF_RUNS, kept: str = "") -> Swept:
     """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left."""
-    ended = set[int]().union(
-        *(send_signal(run_id, variable, sign) for sign in (signal.SIGTERM, signal.SIGKILL))
-    )
+    signals = (signal.SIGTERM, signal.SIGKILL)
+    ended = set[int]().union(*(send_signal(run_id, variable, sign, kept) for sign in signals))
     drop_temporary_of(run_id)
     ports.open_again(run_id)
-    remaining = processes(run_id, variable)
+    remaining = processes(run_id, variable, kept)
     return Swept(len(ended - set(remaining)), tuple(remaining))
 
 
-def send_signal(run_id: str, variable: str, sign: signal.Signals) -> set[int]:
+def send_signal(run_id: str, variable: str, sign: signal.Signals, kept: str) -> set[int]:
     """Signal each process once, also new ones, until there is none or GRACE has passed.
 
     Returns the pids of all signalled processes.
     """
     signalled: set[int] = set()
     until = time.monotonic() + GRACE
-    while (pids := processes(run_id, variable)) and time.monotonic() < until:
+    while (pids := processes(run_id, variable, kept)) and time.monotonic() < until:
         for pid in set(pids) - signalled:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, sign)
@@ -159,7 +162,7 @@ def own_folder(link: str) -> str:
     return ""
 
 
-def end_on_all_hosts(run: RunDocument, folder: str) -> dict[str, Swept | NotSwept]:
+def end_on_all_hosts(run: RunDocument, folder: str, kept: str = "") -> dict[str, Swept | NotSwept]:
     """From the chief: end the run's processes on every host of the attempt; the reply of each.
 
     The other hosts start first: a new child of this process that has not yet become ssh would be
@@ -170,15 +173,18 @@ def end_on_all_hosts(run: RunDocument, folder: str) -> dict[str, Swept | NotSwep
         return {run.hosts[0].name: end_run(run.run_id)}
     numbers = {host.name: index + 1 for index, host in run.present.items()}
     chief = run.hosts[0].name
-    others = [(n, start_on_host(run, folder, at)) for n, at in numbers.items() if n != chief]
-    replies: dict[str, Swept | NotSwept] = {chief: end_run(run.run_id)}
+    others = [(n, start_on_host(run, folder, at, kept)) for n, at in numbers.items() if n != chief]
+    replies: dict[str, Swept | NotSwept] = {chief: end_run(run.run_id, kept=kept)}
     return replies | {name: reply_of(process) for name, process in others}
 
 
-def start_on_host(run: RunDocument, folder: str, number: int) -> subprocess.Popen[bytes] | OSError:
+def start_on_host(
+    run: RunDocument, folder: str, number: int, kept: str = ""
+) -> subprocess.Popen[bytes] | OSError:
     """Start this program on another host, without RAILHEAD_RUN: ssh must not count as the run's."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    argv = command_on_host(run, folder, number, f"{programs.END_PROCESSES} {run.run_id}")
+    program = f"{programs.END_PROCESSES} {run.run_id}" + (f" {OF_RUNS} {kept}" if kept else "")
+    argv = command_on_host(run, folder, number, program)
     try:
         return subprocess.Popen(argv, env=unmarked(), stdin=subprocess.DEVNULL, **pipes)
     except OSError as error:
@@ -220,6 +226,6 @@ def reply_of(process: subprocess.Popen[bytes] | OSError) -> Swept | NotSwept:
         return NotSwept(text.decode(errors="replace").strip()[-600:])
 
 
-def main(run_id: str, variable: str = OF_RUNS) -> None:
+def main(run_id: str, variable: str = OF_RUNS, kept: str = "") -> None:
     """End the processes, and print the outcome."""
-    print(json.dumps(encode(end_run(run_id, variable))))
+    print(json.dumps(encode(end_run(run_id, variable, kept))))

@@ -24,9 +24,14 @@ OF_HOROVOD, ALLREDUCES = "horovod.tensorflow.mpi_ops", ("_allreduce", "_grouped_
 
 
 class Counter:
-    """A number in shared memory; a process forked after its creation sees it change."""
+    """A number in shared memory; a process forked after its creation sees it change. Also what the
+    rank has imported, of a few packages."""
 
     def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Count from 0, in memory that no other process shares."""
         self.numbers = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
 
     def tick(self) -> None:
@@ -37,6 +42,14 @@ class Counter:
     def count(self) -> int:
         """The number so far."""
         return self.numbers[0]
+
+    def note(self, number: int) -> None:
+        """Note that the package of this number is imported."""
+        self.numbers[1 + number] = 1
+
+    def noted(self, number: int) -> bool:
+        """Whether it is."""
+        return bool(self.numbers[1 + number])
 
 
 def provide(tick: Callable[[], None]) -> None:

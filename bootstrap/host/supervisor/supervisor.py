@@ -107,6 +107,7 @@ class Supervisor:
         self.silent: int | None = None  # the host for whose silence the run was ended
         self.silent_rank: int | None = None  # where others of that host were not silent
         self.is_lost = False  # whether another host may supervise the run
+        self.kept: tuple[str, ...] = ()  # the names of the processes that outlive this attempt
 
     def go(self) -> Result:
         """Run mpirun, then end all processes of the run."""
@@ -117,6 +118,7 @@ class Supervisor:
         self.state.start_lease(self.run)
         self.state.start_uploads(self.run)
         readers: list[threading.Thread] = []
+        code = 0
         try:
             argv: list[str] = json_file.load(path("mpirun.json"))
             with started(argv, self.output.source.descriptor) as process:
@@ -128,7 +130,8 @@ class Supervisor:
                 code = self.wait(process)
         finally:
             protect_from_cancel()  # before this: ending processes on a slow host takes a while
-            swept = end_processes.end_on_all_hosts(self.run, RUN)
+            self.kept = (end_processes.SPARE,) if self.may_restart(code) else ()
+            swept = end_processes.end_on_all_hosts(self.run, RUN, *self.kept)
             for reader, seconds in zip(readers, (BACKLOG, GRACE), strict=False):
                 reader.join(seconds)  # only now: leftover processes of a rank kept a pipe open
         self.note(self.output.close_metrics())
@@ -136,6 +139,17 @@ class Supervisor:
         self.evaluation = self.judged()
         self.list_outputs()
         return self.explained(self.result(code, swept))
+
+    def may_restart(self, code: int) -> bool:
+        """Whether another attempt may follow, with the spare processes of this one; `code`: of
+        mpirun."""
+        failed = (code or self.must_fail()) and self.output.chief_ended is None
+        return bool(failed and self.run.retries and self.run.spare and not CANCELLED)
+
+    def end_kept(self) -> None:
+        """End what has outlived this attempt: there is no other one."""
+        if self.kept:
+            end_processes.end_on_all_hosts(self.run, RUN)
 
     def after_takeover(self, taken: Taken) -> Result:
         """The attempt whose chief was lost, and with it the run's other hosts."""
@@ -468,6 +482,7 @@ def attempt(state: State) -> Result:
             ended = supervisor.after_takeover(taken) if taken else supervisor.go()
             result = ended if ended.no_restart else supervisor.start_again(ended)
             if result:
+                supervisor.end_kept()
                 return supervisor.unless_cancelled(result)
             taken = None
     except FileNotFoundError as error:

@@ -290,6 +290,13 @@ class StartOptions:
         at_least=0,
         at_most=MOST_RETRIES,
     )
+    spare: bool = option(
+        True,
+        "keep no process with TensorFlow ready on each host for a retry",
+        doc="no process with TensorFlow on each host, ready for a retry:"
+        " [Runs that survive](training.md#runs-that-survive)",
+        flag="no-spare",
+    )
     takeover: bool = option(
         False,
         "the second host continues the run if the chief is lost; needs a bucket",

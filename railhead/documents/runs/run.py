@@ -165,7 +165,8 @@ class RunDocument:
     `keras_patches`: a script with Keras 3 is patched where its strategy needs it.
     `coordinator`: address:port on the chief at which the ranks of a launcher find each other.
     `retries`: how often the run starts again after a failure; `retries_from_start`: also where it
-    has no checkpoint; `elastic`: the least number of hosts with which it continues, 0 for all;
+    has no checkpoint; `spare`: each host keeps a process ready for that; `elastic`: the least
+    number of hosts with which it continues, 0 for all;
     `takeover`: its chief holds a lease in the bucket, and another host may take the run over.
     `commit`: the git commit of the program, with `-dirty` after changes; None outside git.
     `on_stall`: what happens when the run makes no progress for `stall_after` seconds or longer.
@@ -297,6 +298,11 @@ class RunDocument:
         False,
         omit=True,
         doc="optional: true: also without a checkpoint",
+    )
+    spare: bool = key(
+        True,
+        omit=True,
+        doc="optional: false with `--no-spare`",
     )
     commit: str | None = key(
         None,

@@ -1,0 +1,54 @@
+"""How much memory a new process may use here. Standard library only, Python 3.10."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+GROUPS, OWN = "/sys/fs/cgroup", "/proc/self/cgroup"
+# Of version 2, and of 1: the limit, what is used, and what of that the kernel can drop.
+OF_VERSION = {
+    "": ("memory.max", "memory.current", "inactive_file"),
+    "/memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
+def available() -> int:
+    """Bytes: of this host, or of a cgroup of this process that has less. 0 if it is not known."""
+    try:
+        return min([_number("/proc/meminfo", "MemAvailable:") * 1024, *_of_groups()])
+    except OSError:
+        return 0
+
+
+def _of_groups() -> Iterator[int]:
+    """The bytes that each cgroup of this process with a limit has left."""
+    with open(OWN) as file:
+        rows = [line.rstrip("\n").split(":", 2) for line in file]
+    for number, controllers, path in rows:
+        version = "" if number == "0" else "/memory" if "memory" in controllers.split(",") else None
+        while version is not None:
+            limit, used, droppable = OF_VERSION[version]
+            folder = f"{GROUPS}{version}{path.rstrip('/')}"
+            # "max", which is no number, where there is no limit; no such file in the first group
+            with contextlib.suppress(OSError, ValueError):
+                left = _number(f"{folder}/{limit}") - _number(f"{folder}/{used}")
+                yield left + _number(f"{folder}/memory.stat", droppable)
+            if path in ("", "/"):
+                break
+            path = os.path.dirname(path)
+
+
+def _number(file: str, label: str = "") -> int:
+    """The number in a file, after a label that begins a line.
+
+    Raises:
+        OSError, ValueError: there is none.
+    """
+    with open(file) as lines:
+        for line in lines:
+            first, _, rest = line.partition(" ")
+            if first == label or not label:
+                return int((rest if label else line).split()[0])
+    raise ValueError(file)

@@ -1,0 +1,51 @@
+"""Changes what /proc shows of this process: its command line, and the variables of its start.
+
+The kernel reads both from the memory of the process. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+from . import bounded
+
+COMMAND, VARIABLES = 45, 47  # fields of /proc/self/stat after the name: where each begins; its end
+ROOM = "ROOM_OF_RAILHEAD"  # a variable in whose place others can be shown
+LONGEST = 4096  # bytes of it
+
+
+def room() -> dict[str, str]:
+    """A variable for the start of a process that will show others."""
+    return {ROOM: "-" * LONGEST}
+
+
+def show_command(old: str, new: str) -> None:
+    """Show an argument that is no longer than the present one in place of it."""
+    _replace(COMMAND, old.encode() + b"\0", new.encode())
+
+
+def show_variables(variables: Mapping[str, str]) -> None:
+    """Show these variables, as far as there is room."""
+    text = b"".join(f"{name}={value}\0".encode() for name, value in variables.items())
+    _replace(VARIABLES, f"{ROOM}={'-' * LONGEST}".encode(), text[: LONGEST + len(ROOM)])
+
+
+def name() -> bytes:
+    """The name of this process."""
+    with open("/proc/self/comm", "rb") as file:
+        return file.read().rstrip(b"\n")
+
+
+def set_name(name: bytes) -> None:
+    """Set the name of this process: PR_SET_NAME."""
+    bounded.LIBC.prctl(15, name)
+
+
+def _replace(field: int, old: bytes, new: bytes) -> None:
+    """Overwrite a part of the memory that /proc shows; nothing if it is not there."""
+    with open("/proc/self/stat", "rb") as file:
+        begin, end = map(int, file.read().rpartition(b") ")[2].split()[field : field + 2])
+    at = ctypes.string_at(begin, end - begin).find(old)
+    if at >= 0:
+        ctypes.memmove(begin + at, new.ljust(len(old), b"\0"), len(old))

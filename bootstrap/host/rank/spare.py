@@ -1,0 +1,296 @@
+"""A process with TensorFlow imported, of which the next attempt's ranks on this host are forks.
+
+rank.spare FOLDER HOST PACKAGE...   -> one line: how much memory it keeps, or why it has ended
+
+The helper of the first rank of a host starts it after the first steps (spare_start.py). It runs no
+operation of TensorFlow, which begins all its threads and opens its devices with the first one. The
+next attempt's processes ask it (stand_in.py). For each it forks a process that waits for the rank,
+and that forks the rank: those outlive the spare. What does not suit is left to the usual start.
+
+It ends when the run has no process here for KEPT seconds, or little memory is left.
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from railhead.documents.codec import encode
+from railhead.documents.lazy import dataclass
+from railhead.documents.runs.run import RunDocument
+
+from ..base import free_memory, json_file, process_text, programs
+from ..run.end_processes import SPARE
+from . import rank as ranks
+from . import stand_in
+from .quick_import import read_by_imports
+
+NAME = process_text.name()  # of a process that is not the spare
+KEPT = 30.0  # seconds without a rank of the run
+LOOK = 2.0  # seconds between two looks at the memory
+LEAST = 512 << 20  # bytes that are left for others
+NICE = 10  # of the thread that imports: a process could not raise its own priority again
+THREAD = 5.0  # seconds for the end of a thread whose work is done
+OF_PLACES = ("hosts", "roles", "tf_cluster", "coordinator")  # of the document of a run
+DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a process gives to the rank that takes its place."""
+
+    env: Mapping[str, str]
+    cwd: str
+    mask: int
+    parent: int
+    streams: tuple[int, ...]
+
+
+def main(folder: str, host: str, *packages: str) -> int:
+    """Import the packages, then wait; in a fork that becomes a rank, its exit code."""
+    process_text.set_name(SPARE.encode())
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(f"\0{stand_in.socket_name(run_of(folder), int(host))}")
+        except OSError:  # another one has it
+            return 0
+        output = os.dup(1)
+        os.dup2(0, 1)  # what an import prints is lost
+        spare = Spare(folder)
+        why = spare.load(packages) or unsafe()
+        os.write(output, f"{why or f'{private() >> 20} MB'}\n".encode())
+        if why:
+            return 0
+        listener.listen(128)
+        request = served(listener, output, spare.refusal)
+        os.close(output)
+    if request is None:
+        return 0
+    become(request)
+    for variable, value in spare.added.items():
+        os.environ.setdefault(variable, value)
+    return ranks.be_rank(spare.run, folder, request.parent, spare.imports)
+
+
+def run_of(folder: str) -> RunDocument:
+    """The document of the run."""
+    return json_file.read(os.path.join(folder, "run.json"), RunDocument)
+
+
+class Spare:
+    """What the spare has imported, and for which ranks that is right."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.run = folder, run_of(folder)
+        os.environ.pop(process_text.ROOM, None)
+        self.environment = read_by_imports(os.environ)
+        self.imports = ranks.Imports(self.run)
+        self.added: dict[str, str] = {}  # variables that the imports have set
+
+    def load(self, packages: Sequence[str]) -> str:
+        """Import these packages as a rank does, at a low priority; why it failed, or ""."""
+        ranks.set_for_imports(self.run)
+        self.imports.watch()
+        failed, before = list[str](), dict(os.environ)
+
+        def load() -> None:
+            os.setpriority(os.PRIO_PROCESS, 0, NICE)
+            try:
+                for package in packages:
+                    importlib.import_module(package)
+            except BaseException as error:
+                failed.append(f"{type(error).__name__}: {error}".splitlines()[0])
+
+        with _without_archive():
+            thread = threading.Thread(target=load)
+            thread.start()
+            thread.join()
+        self.added = {k: v for k, v in os.environ.items() if before.get(k) != v}
+        return "".join(failed)
+
+    def refusal(self, request: Request) -> str:
+        """Why this process cannot become the rank; "" if it can."""
+        run = run_of(self.folder)
+        if _imported_by(run) != _imported_by(self.run):
+            return "another program"
+        if read_by_imports(request.env) != self.environment:
+            return "other variables"
+        self.run = run
+        return "modules of the program" if self._has_own_modules() else ""
+
+    def _has_own_modules(self) -> bool:
+        """Whether a module of the program has the name of one that is imported already."""
+        folder = ranks.first_path(self.run.program, os.path.join(self.folder, "work"))
+        names = {entry.name.partition(".")[0] for entry in os.scandir(folder)}
+        imported = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
+        return not names.isdisjoint(imported)
+
+
+def _imported_by(run: RunDocument) -> dict[str, Any]:
+    """What of a run decides what is imported, and how it is changed."""
+    document = {key: value for key, value in encode(run).items() if key not in OF_PLACES}
+    return {**document, "size": min(run.size, 2)}  # a single rank joins none
+
+
+@contextlib.contextmanager
+def _without_archive() -> Iterator[None]:
+    """Our own modules are not found within the block; those of the program are not there either."""
+    before = sys.path[:]
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != programs.ARCHIVE]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def unsafe() -> str:
+    """Why this process must not fork a rank; "" if it may. A fork has only the thread that forks;
+    libraries that know this, as OpenBLAS does, end theirs before."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+    else:
+        os._exit(0)
+    until = time.monotonic() + THREAD
+    while len(os.listdir("/proc/self/task")) > 1:
+        if time.monotonic() > until:
+            return "its libraries have threads"
+        time.sleep(0.01)
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{number}").startswith(DEVICES):
+                return "its libraries use a GPU"
+    return ""
+
+
+def private() -> int:
+    """The bytes that only this process uses."""
+    with open("/proc/self/status") as file:
+        return sum(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon:"))
+
+
+def served(
+    listener: socket.socket, output: int, refusal: Callable[[Request], str]
+) -> Request | None:
+    """Answer until it is time to end; in a fork that becomes a rank, what it is given."""
+    events = select.poll()
+    events.register(listener, select.POLLIN)
+    events.register(output, 0)  # its reader, the helper that has started this, has ended
+    helped, alone_since = True, time.monotonic()
+    while True:
+        for number, _ in events.poll(LOOK * 1000):
+            if number == output:
+                events.unregister(output)
+                helped = False
+            elif request := answered(listener, refusal):
+                return request
+        if helped or has_children():
+            alone_since = time.monotonic()
+        if time.monotonic() - alone_since > KEPT or free_memory.available() < LEAST:
+            return None
+
+
+def has_children() -> bool:
+    """Whether a rank runs that is a fork of this process; those that have ended are reaped."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return True
+    return False
+
+
+def answered(listener: socket.socket, refusal: Callable[[Request], str]) -> Request | None:
+    """Fork a process for the next one that asks. That process does not return; its fork, which
+    becomes the rank, returns the request."""
+    spare = os.getpid()
+    with listener.accept()[0] as asking:
+        if os.fork():
+            return None
+        try:
+            listener.close()
+            process_text.set_name(NAME)
+            return _rank_for(asking, refusal, spare)
+        except (OSError, ValueError, LookupError):
+            os._exit(1)
+
+
+def _rank_for(asking: socket.socket, refusal: Callable[[Request], str], spare: int) -> Request:
+    """Fork the rank, and wait for it."""
+    asking.settimeout(stand_in.ANSWER)
+    if not stand_in.is_ours(asking):
+        os._exit(1)
+    request = received(asking)
+    if refusal(request):
+        if os.getppid() == spare:
+            os.kill(spare, signal.SIGTERM)  # the others would be refused, too
+        os._exit(0)
+    gate, opened = os.pipe()
+    rank = os.fork()
+    if rank == 0:
+        os.close(opened)
+        asking.close()
+        os.setpgid(0, 0)
+        if os.read(gate, 1) != stand_in.GO:
+            os._exit(0)
+        os.close(gate)
+        return request
+    with contextlib.suppress(OSError):
+        os.setpgid(rank, rank)
+    for number in request.streams:
+        os.close(number)
+    asking.sendall(b"%d" % rank)
+    if asking.recv(1) != stand_in.GO:
+        os._exit(0)
+    os.write(opened, stand_in.GO)
+    _, status = os.waitpid(rank, 0)
+    asking.sendall(b"%d" % status)
+    os._exit(0)
+
+
+def received(asking: socket.socket) -> Request:
+    """The request of a process.
+
+    Raises:
+        OSError, ValueError, LookupError: it is not complete, or does not come in time.
+    """
+    data, streams, _, _ = socket.recv_fds(asking, 1 << 16, len(stand_in.STREAMS))
+    while not data.endswith(b"\n"):
+        more = asking.recv(1 << 16)
+        if not more:
+            raise ValueError("the request is not complete")
+        data += more
+    if len(streams) != len(stand_in.STREAMS):
+        raise ValueError("the streams are not complete")
+    given = json.loads(data)
+    return Request(given["env"], given["cwd"], given["mask"], given["parent"], tuple(streams))
+
+
+def become(request: Request) -> None:
+    """Take the streams, the variables and the folder of the process that asks; and what is
+    random in a process of its own."""
+    for number, stream in zip(stand_in.STREAMS, request.streams, strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(request.cwd)
+    os.umask(request.mask)
+    os.environ.clear()
+    os.environ.update(request.env)
+    process_text.show_command(programs.SPARE, programs.RANK)
+    marks = [name for name in request.env if name.startswith("OMPI_COMM_WORLD_")]
+    process_text.show_variables({name: request.env[name] for name in marks})
+    tempfile.tempdir = None
+    random.seed()
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()

@@ -1,0 +1,98 @@
+"""Starts the spare of this host (spare.py), in the helper of the first rank. Standard library only,
+Python 3.10."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import time
+
+from railhead.documents.runs.run import RunDocument
+
+from ..base import free_memory, process_text, programs
+from ..base.bounded import MARKS
+from ..stall.counter import Counter
+from . import stand_in
+from .quick_import import LARGE, read_by_imports
+
+LEAST = 1 << 30  # bytes that must be left at its start
+LATER = 60.0  # seconds after which a rank without counted steps has made some
+NONE = "spare-{host}.none"  # in the run's folder: the imports of a rank were not as at its start
+LAUNCHERS = ("horovod", "tensorflow")
+
+
+def none(folder: str, host: int) -> None:
+    """Let this host have no spare: the program changes what its imports depend on."""
+    with contextlib.suppress(OSError), open(os.path.join(folder, NONE.format(host=host)), "w"):
+        pass
+
+
+class SpareStart:
+    """The spare of this host, from its start to what it says about itself."""
+
+    def __init__(self, run: RunDocument, folder: str, host: int, steps: Counter) -> None:
+        self.folder, self.host, self.steps = folder, host, steps
+        self.name = stand_in.socket_name(run, host)
+        self.ends = not run.spare or not run.retries or run.launcher not in LAUNCHERS
+        self.due, self.source = time.monotonic() + LATER, -1
+
+    def look(self) -> bytes:
+        """Start it if it is time; a line about it, or b"". Never waits."""
+        if self.ends:
+            return b""
+        if self.source >= 0:
+            return self._line()
+        if self.steps.count or time.monotonic() >= self.due:
+            self.ends = True
+            packages = [name for number, name in enumerate(LARGE) if self.steps.noted(number)]
+            none = os.path.exists(os.path.join(self.folder, NONE.format(host=self.host)))
+            if not packages or none or stand_in.is_there(self.name):
+                return b""
+            if free_memory.available() < LEAST:
+                return b"railhead: too little memory is free for a spare process on this host\n"
+            with contextlib.suppress(OSError):
+                self.source, self.ends = started(self.folder, self.host, *packages), False
+        return b""
+
+    def _line(self) -> bytes:
+        """What it keeps, or why it has ended."""
+        if not select.select([self.source], [], [], 0)[0]:
+            return b""
+        self.ends = True  # and its output stays open: the spare sees the end of this process
+        text = os.read(self.source, 1000).strip()
+        about = b"a spare process for a restart keeps %s on this host (--no-spare)"
+        if text and not text.endswith(b" MB"):
+            about = b"no spare process for a restart: %s"
+        return b"railhead: " + about % text + b"\n" if text else b""
+
+
+def started(folder: str, host: int, *packages: str) -> int:
+    """Start it as no child of this process; the descriptor of its output.
+
+    Raises:
+        OSError: there are too many processes.
+    """
+    source, sink = os.pipe()
+    if child := os.fork():
+        os.close(sink)
+        os.waitpid(child, 0)
+        return source
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            null = os.open(os.devnull, os.O_RDWR)
+            for number, stream in enumerate((null, sink, null)):
+                os.dup2(stream, number)
+            os.closerange(3, 1 << 16)
+            argv = [sys.executable, programs.ARCHIVE, programs.SPARE, folder, str(host), *packages]
+            os.execve(sys.executable, argv, environment())
+    finally:
+        os._exit(0)
+
+
+def environment() -> dict[str, str]:
+    """Its variables: those of this process, without the rank's, and room for those of another."""
+    own = {name: os.environ[name] for name in ("TMPDIR", *MARKS) if name in os.environ}
+    return {**read_by_imports(os.environ), **own, **process_text.room()}

@@ -1,0 +1,120 @@
+"""What mpirun has started, where the spare of this host has forked the rank (see spare.py).
+
+It gives the rank its variables, folder and streams, passes on signals, and ends as the rank ends.
+Without a spare, or if that does not answer in time, this process becomes the rank itself.
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from railhead.documents.runs.run import RunDocument
+
+from ..base import process_text
+
+if TYPE_CHECKING:
+    from socket import socket as Socket
+
+ANSWER = 3.0  # seconds
+GO = b"!"  # to the spare: the rank may begin
+# A socket without a file: the files of a run are removed between its attempts. Anybody may use its
+# name, so both sides look who the other one is.
+NAME = "railhead-spare-{run}-{host}"
+SOCKETS = "/proc/net/unix"
+PASSED = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "CONT")  # signals for the rank
+STREAMS = (0, 1, 2)
+
+
+def socket_name(run: RunDocument, host: int) -> str:
+    """The name of the socket at which the spare of a host answers."""
+    return NAME.format(run=run.run_id, host=host)
+
+
+def is_there(name: str) -> bool:
+    """Whether a process has this socket."""
+    with contextlib.suppress(OSError), open(SOCKETS, errors="replace") as file:
+        return any(line.rstrip("\n").endswith(f" @{name}") for line in file)
+    return False
+
+
+def outcome(run: RunDocument, rank: int) -> int | None:
+    """Wait for the rank that the spare has forked; its exit code. None: there is none."""
+    name = socket_name(run, run.host_of(rank))
+    if not is_there(name):
+        return None
+    import socket  # loaded only where there is a spare
+
+    with socket.socket(socket.AF_UNIX) as spare:
+        try:
+            pid = _forked(spare, name)
+        except (OSError, ValueError):
+            return None
+        process_text.show_command("rank.rank", "rank.wait")
+        return _ended(_status(spare, pid))
+
+
+def is_ours(other: Socket) -> bool:
+    """Whether the other side is a process of this user."""
+    import socket
+
+    _, user, _ = struct.unpack("3i", other.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return bool(user == os.geteuid())
+
+
+def _forked(spare: Socket, name: str) -> int:
+    """Let the spare fork a rank, which begins; its pid.
+
+    Raises:
+        OSError, ValueError: it does not do so in time, and never will.
+    """
+    import socket
+
+    mask = os.umask(0o077)
+    os.umask(mask)
+    request = {"env": dict(os.environ), "cwd": os.getcwd(), "mask": mask, "parent": os.getppid()}
+    data = json.dumps(request).encode() + b"\n"
+    spare.settimeout(ANSWER)
+    spare.connect(f"\0{name}")
+    if not is_ours(spare):
+        raise ValueError(name)
+    spare.sendall(data[socket.send_fds(spare, [data], STREAMS) :])
+    pid = int(spare.recv(32))
+    for number in PASSED:
+        signal.signal(getattr(signal, f"SIG{number}"), lambda sign, _: _pass(pid, sign))
+    spare.sendall(GO)
+    return pid
+
+
+def _pass(pid: int, sign: int) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(pid, sign)
+
+
+def _status(spare: Socket, pid: int) -> int:
+    """How the rank has ended, as `waitpid` says it. If who waits for it is killed, nobody knows:
+    then it is a failure."""
+    spare.settimeout(None)
+    with contextlib.suppress(OSError, ValueError):
+        return int(spare.recv(32))
+    while os.path.exists(f"/proc/{pid}"):
+        time.sleep(0.05)
+    return 1 << 8
+
+
+def _ended(status: int) -> int:
+    """The exit code of a status; the signal of a rank that was killed kills this process, too."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the rank has left one
+        with contextlib.suppress(OSError, ValueError):  # KILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code & 0xFF
