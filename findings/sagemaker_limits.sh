@@ -5,7 +5,7 @@
 #   2.257.7  estimator.max_run                   86400 s, a day
 #   3.27.0   ModelTrainer(...).stopping_condition  3600 s, an hour; it is logged at debug level only
 # A StoppingCondition with another field alone, as a wait for spot machines, gets no limit from the
-# SDK: then AWS's own, a day, counts.
+# SDK: then AWS's own default counts (not tried here).
 #
 # Without AWS: of SDK 3 it calls what the constructor of ModelTrainer calls. Exits 1 if that changes.
 set -eu
