@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 
-from . import bounded
+from .children import LIBC
 
 COMMAND, VARIABLES = 45, 47  # fields of /proc/self/stat after the name: where each begins; its end
 ROOM = "ROOM_OF_RAILHEAD"  # a variable in whose place others can be shown
@@ -39,7 +39,7 @@ def name() -> bytes:
 
 def set_name(name: bytes) -> None:
     """Set the name of this process: PR_SET_NAME."""
-    bounded.LIBC.prctl(15, name)
+    LIBC.prctl(15, name)
 
 
 def _replace(field: int, old: bytes, new: bytes) -> None:

@@ -12,7 +12,7 @@ import time
 from railhead.documents.runs.run import RunDocument
 
 from ..base import free_memory, process_text, programs
-from ..base.bounded import MARKS
+from ..base.children import MARKS
 from ..stall.counter import Counter
 from . import stand_in
 from .quick_import import LARGE, read_by_imports
