@@ -61,9 +61,9 @@ PARTS: dict[str, Callable[[Path, str], bool]] = {
 }
 # They open no session with a host: OpenSSH does, or the cloud, or nobody.
 WITHOUT = {
-    "adopt", "costs", "data-index", "data-list", "data-push", "data-shard", "demo", "doctor", "extend",
-    "init", "leaks", "price", "report", "runs", "ssh", "ssh-config", "start", "stop", "trust", "up",
-    "wheel",
+    "adopt", "costs", "data-index", "data-list", "data-push", "data-shard", "demo", "doctor",
+    "extend", "init", "leaks", "price", "report", "runs", "ssh", "ssh-config", "start", "stop", "trust",
+    "up", "wheel",
 }  # fmt: skip
 
 
