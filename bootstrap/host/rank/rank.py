@@ -34,10 +34,11 @@ from ..attempts import cgroups
 from ..base import json_file, programs
 from ..output.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed, stamp
 from ..stall import counter, dump
-from . import groups, keras_2, quick_import, rank_launcher, rank_link, spare_start, stand_in
+from . import groups, keras_2, quick_import, rank_launcher, rank_link, stand_in
 
 if TYPE_CHECKING:
     from ..energy.sampler import Sampler
+    from . import spare_start
 
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
@@ -64,7 +65,11 @@ def be_rank(run: RunDocument, folder: str, orted: int, imports: Imports) -> int:
     check = link_check(run, folder, orted) if host else None
     imports.begin(run)
     first = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"] == "0"
-    spare = spare_start.SpareStart(run, folder, host, imports.steps) if first else None
+    spare = None
+    if first and run.retries:
+        from . import spare_start  # loaded only where it is needed
+
+        spare = spare_start.SpareStart(run, folder, host, imports.steps)
     redirect_output(GONE if chief else b"", check, imports.steps, measures=first, spare=spare)
     dump.register()
     counter.provide(imports.steps.tick)
@@ -145,7 +150,7 @@ def run_program(run: RunDocument, folder: str, imports: Imports) -> int:
     program, work = run.program, os.path.join(folder, "work")
     rank = int(os.environ["RAILHEAD_RANK"])
     if not imports.are_watched:
-        none = functools.partial(spare_start.none, folder, run.host_of(rank))
+        none = functools.partial(stand_in.let_be_none, folder, run.host_of(rank))
         imports.watch(first_path(program, work), none)
     imports.print_lines()
     if not isinstance(program, Script):

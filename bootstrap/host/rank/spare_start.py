@@ -18,15 +18,8 @@ from . import stand_in
 from .quick_import import LARGE, read_by_imports
 
 LEAST = 1 << 30  # bytes that must be left at its start
-LATER = 60.0  # seconds after which a rank without counted steps has made some
-NONE = "spare-{host}.none"  # in the run's folder: the imports of a rank were not as at its start
+LATER = 30.0  # seconds after which a rank without counted steps has made some
 LAUNCHERS = ("horovod", "tensorflow")
-
-
-def none(folder: str, host: int) -> None:
-    """Let this host have no spare: the program changes what its imports depend on."""
-    with contextlib.suppress(OSError), open(os.path.join(folder, NONE.format(host=host)), "w"):
-        pass
 
 
 class SpareStart:
@@ -47,8 +40,9 @@ class SpareStart:
         if self.steps.count or time.monotonic() >= self.due:
             self.ends = True
             packages = [name for number, name in enumerate(LARGE) if self.steps.noted(number)]
-            none = os.path.exists(os.path.join(self.folder, NONE.format(host=self.host)))
-            if not packages or none or stand_in.is_there(self.name):
+            none = stand_in.NONE.format(host=self.host)
+            lacks = not packages or os.path.exists(os.path.join(self.folder, none))
+            if lacks or stand_in.is_there(self.name):
                 return b""
             if free_memory.available() < LEAST:
                 return b"railhead: too little memory is free for a spare process on this host\n"

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 
 from railhead.documents.runs.run import RunDocument
 
-from ..base import process_text
-
 if TYPE_CHECKING:
     from socket import socket as Socket
 
@@ -28,6 +26,7 @@ GO = b"!"  # to the spare: the rank may begin
 # A socket without a file: the files of a run are removed between its attempts. Anybody may use its
 # name, so both sides look who the other one is.
 NAME = "railhead-spare-{run}-{host}"
+NONE = "spare-{host}.none"  # in the run's folder: the imports of a rank were not as at its start
 SOCKETS = "/proc/net/unix"
 PASSED = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "CONT")  # signals for the rank
 STREAMS = (0, 1, 2)
@@ -36,6 +35,12 @@ STREAMS = (0, 1, 2)
 def socket_name(run: RunDocument, host: int) -> str:
     """The name of the socket at which the spare of a host answers."""
     return NAME.format(run=run.run_id, host=host)
+
+
+def let_be_none(folder: str, host: int) -> None:
+    """Let a host have no spare: the program changes what its imports depend on."""
+    with contextlib.suppress(OSError), open(os.path.join(folder, NONE.format(host=host)), "w"):
+        pass
 
 
 def is_there(name: str) -> bool:
@@ -51,6 +56,8 @@ def outcome(run: RunDocument, rank: int) -> int | None:
     if not is_there(name):
         return None
     import socket  # loaded only where there is a spare
+
+    from ..base import process_text
 
     with socket.socket(socket.AF_UNIX) as spare:
         try:

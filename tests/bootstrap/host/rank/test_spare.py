@@ -18,7 +18,7 @@ from standins.runs.run_documents import run_document
 
 from bootstrap.console.wait import wait_until
 from bootstrap.host.base import free_memory
-from bootstrap.host.rank import spare_start
+from bootstrap.host.rank import spare_start, stand_in
 from bootstrap.host.run import end_processes
 from bootstrap.host.stall.collect import ranks_here
 from bootstrap.host.stall.counter import Counter
@@ -265,7 +265,7 @@ def test_a_program_that_changes_what_imports_read_has_no_spare(
 ) -> None:
     attempts.lay_out(f"{before}\n{SCRIPT}")
     attempts.start()
-    none = attempts.folder / spare_start.NONE.format(host=0)
+    none = attempts.folder / stand_in.NONE.format(host=0)
     until(none.exists)
     (attempts.folder / "go").touch()
     assert attempts.processes[0].wait(60) == 0
