@@ -101,7 +101,7 @@ def test_the_name_of_a_task_may_be_two_arguments(words: list[str], understood: l
 
 @pytest.mark.parametrize("words", [["data"], ["data", "pull"], ["data", "--stack"], ["data", ""]])
 def test_a_wrong_second_part_of_a_name_is_answered_with_the_choices(words: list[str]) -> None:
-    with pytest.raises(Exit, match="fab data takes push, list or shard") as refused:
+    with pytest.raises(Exit, match="fab data takes push, list, shard or index") as refused:
         arguments.join_task_names(words, TASKS)
     assert refused.value.code == 2
     assert len(words) == 1 or f"not {words[1]!r}\n" in str(refused.value)

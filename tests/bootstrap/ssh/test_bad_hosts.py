@@ -62,8 +62,8 @@ PARTS: dict[str, Callable[[Path, str], bool]] = {
 # They open no session with a host: OpenSSH does, or the cloud, or nobody.
 WITHOUT = {
     "adopt", "costs", "data-index", "data-list", "data-push", "data-shard", "demo", "doctor",
-    "extend", "init", "leaks", "price", "report", "runs", "ssh", "ssh-config", "start", "stop", "trust",
-    "up", "wheel",
+    "extend", "init", "leaks", "price", "report", "runs", "ssh", "ssh-config", "start", "stop",
+    "trust", "up", "wheel",
 }  # fmt: skip
 
 
