@@ -11,9 +11,13 @@ CASES = TESTS / "cases"  # recorded outputs and documents
 
 
 def parsed(path: Path) -> ast.Module:
-    """The tree of a Python file. Python 3.11 counts the depth of all trees in one place: it raises
-    SystemError if garbage collection or another thread parses something meanwhile."""
-    text = path.read_text(encoding="utf-8")
+    """The tree of a Python file."""
+    return tree_of(path.read_text(encoding="utf-8"))
+
+
+def tree_of(text: str) -> ast.Module:
+    """The tree of a Python program. Python 3.11 counts the depth of all trees in one place: it
+    raises SystemError if garbage collection or another thread parses something meanwhile."""
     try:
         return ast.parse(text)
     except SystemError:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 import mutants
 import pytest
 from mutants import Mutant
-from places import ROOT
+from places import ROOT, tree_of
 
 ALL = [
     pytest.param(mutant, id=f"{room}-{number}")
@@ -21,7 +20,7 @@ ALL = [
 def test_a_mutant_applies_to_the_code_and_names_tests_that_exist(mutant: Mutant) -> None:
     broken = mutant.apply((ROOT / mutant.file).read_text())
     if mutant.file.endswith(".py"):
-        ast.parse(broken)
+        tree_of(broken)
     places = [
         argument
         for before, argument in zip(("", *mutant.caught_by), mutant.caught_by, strict=False)

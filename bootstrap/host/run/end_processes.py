@@ -61,6 +61,13 @@ def run_of(pid: int, variable: str, kept: str = "") -> str:
     return ""
 
 
+def is_named(pid: int, name: str) -> bool:
+    """Whether a process has this name."""
+    with contextlib.suppress(OSError):
+        return read(pid, "comm").rstrip(b"\n") == name.encode()
+    return False
+
+
 def owner(pid: int) -> int:
     """The user of a process; OSError if it has ended. The owner of its folder in /proc is root
     where the process cannot be looked into."""
@@ -109,13 +116,15 @@ def is_of_a_login(pid: int) -> bool:
 
 
 def end_run(run_id: str, variable: str = OF_RUNS, kept: str = "") -> Swept:
-    """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left."""
+    """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left. A
+    spare is always ended so, and does not count."""
     signals = (signal.SIGTERM, signal.SIGKILL)
+    spares = {pid for pid in processes(run_id, variable, kept) if is_named(pid, SPARE)}
     ended = set[int]().union(*(send_signal(run_id, variable, sign, kept) for sign in signals))
     drop_temporary_of(run_id)
     ports.open_again(run_id)
     remaining = processes(run_id, variable, kept)
-    return Swept(len(ended - set(remaining)), tuple(remaining))
+    return Swept(len(ended - spares - set(remaining)), tuple(remaining))
 
 
 def send_signal(run_id: str, variable: str, sign: signal.Signals, kept: str) -> set[int]:

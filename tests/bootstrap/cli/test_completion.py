@@ -43,10 +43,10 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("tra", "train"),
         ("data", "data"),
-        ("data ", "push list shard"),
+        ("data ", "push list shard index"),
         ("data push --st", "--stack"),
         ("ssh-c", "ssh-config"),
-        ("train --no", "--no-keras-patches --no-stop"),
+        ("train --no", "--no-keras-patches --no-stop --no-spare"),
         ("train --keras ", "auto 2 3"),
         ("train --keras=", "auto 2 3"),
         ("train --stack ", "gpu team.gpu"),

@@ -17,6 +17,7 @@ from bootstrap.facts.host import HostFacts
 from bootstrap.health import measure, run
 from bootstrap.health.checks import TensorFlowReadings
 from bootstrap.inventory import local_state
+from bootstrap.inventory.hosts import Host
 from bootstrap.plan import runtimes
 from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.hostfile import Peer
@@ -127,6 +128,9 @@ def test_where_mpirun_names_no_rank_its_own_last_lines_are_reported(name: str) -
 class Interrupted:
     """A session in which the user types Ctrl-C."""
 
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
     def call(self, *_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -151,7 +155,7 @@ def test_ctrl_c_in_the_all_reduce_reports_what_becomes_of_it(
     reported: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         run._measure_links(
-            connected(known, {host.name: Interrupted()}), lambda *lines: reported.extend(lines)
+            connected(known, {host.name: Interrupted(host)}), lambda *lines: reported.extend(lines)
         )
     assert "Ctrl-C: terminating the all-reduce on every host" in reported[1]
     if reached:
