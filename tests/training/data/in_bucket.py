@@ -18,8 +18,12 @@ from typing import Any
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).parents[2]))
+from samples.files import example, written
+
 from training.__main__ import main as training
 from training.data.__main__ import main as data_command
+from training.data.store import open_store
 
 SETTINGS = ["data=numpy", "model=mlp", "epochs=1", "batch_size=32", "export=off"]
 SETTINGS += ["checkpoint_minutes=0"]
@@ -71,11 +75,27 @@ def read(folder: Path, uri: str) -> tuple[list[int], dict[str, list[float]]]:
         feeder.wait()
 
 
+def index(folder: Path, uri: str) -> tuple[int, str]:
+    """TFRecord files in the bucket as somebody else wrote them, and their index in another place
+    of it."""
+    theirs, store = f"{uri}-theirs", open_store(f"{uri}-theirs")
+    values = np.random.RandomState(0).rand(300, 8)
+    records = [example(x=x.tolist(), y=[int(x.sum() > 4)]) for x in values]
+    for number, some in enumerate((records[:200], records[200:])):
+        path = written(folder / "theirs" / f"part-{number:05d}-of-00002", some)
+        store.put(path.name, path)
+    settings = ("--set", "input_feature=x", "--set", "label_feature=y")
+    return called(data_command, "index", theirs, "--to", f"{uri}-index", *settings)
+
+
 def main(uri: str, folder: Path) -> None:
     """Do all of it, one after the other."""
     outcome: dict[str, Any] = {"sharded": shard(folder, uri)}
     for mode in ("file", "stream"):
         outcome[mode] = train(folder / mode, f"train={uri},{mode}")
+    outcome["indexed"] = index(folder, uri)
+    for mode in ("file", "stream"):
+        outcome[f"{mode} of index"] = train(folder / f"{mode}-i", f"train={uri}-index,{mode}")
     outcome["read"], outcome["trained"] = read(folder, uri)
     os.environ.update(json.loads((folder / "guest.json").read_text()))
     outcome["refused"] = called(

@@ -51,6 +51,14 @@ def test_file_and_stream_of_a_bucket_train_the_same(outcome: dict[str, Any]) -> 
     assert len(outcome["kept"]) == 8
 
 
+def test_an_index_elsewhere_in_the_bucket_trains_the_same_in_both_modes(
+    outcome: dict[str, Any],
+) -> None:
+    code, text = outcome["indexed"]
+    assert code == 0 and "300 records in 2 shards" in text
+    assert outcome["file of index"] == pytest.approx(outcome["stream of index"], rel=1e-4)
+
+
 def test_the_documented_reader_reads_every_epoch(outcome: dict[str, Any]) -> None:
     """The example has the reader of docs/data.md, and trains with it."""
     assert outcome["read"] == [500, 500]
