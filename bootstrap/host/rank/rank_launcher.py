@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 import sys
 import time
 import types
-from collections.abc import Iterator
 
 from railhead.documents.runs.run import RunDocument
 from railhead.keras_patches.patch import after_import
 
-ESTABLISHED = "01"  # in /proc/net/tcp
 PAUSE = 0.2  # seconds
 FOR_EVER = 10 * 365 * 86_400_000  # ms: mpirun ends the ranks if one of them fails
 
@@ -89,25 +85,14 @@ def peers_at(port: int) -> int:
     """How many connections other processes have to this port, where this process serves it: the
     store of PyTorch, which is in rank 0. torchrun has it in a process of its own, so that there the
     others can form groups when rank 0 has ended. A process that ends in any way has none."""
-    files = set(_open_files())
-    ends = [(local, remote) for local, remote, file in _connections() if file in files]
+    from ..base import sockets  # loaded only by rank 0 of PyTorch, at its end
+
+    # An IPv4 address is the end of one of IPv6.
+    ends = [
+        (row[1][-13:], row[2][-13:])
+        for row in sockets.rows_of("self")
+        if row[3] == sockets.ESTABLISHED
+    ]
     own = {local for local, _ in ends}
     served = [remote for local, remote in ends if local.endswith(f":{port:04X}")]
     return len([remote for remote in served if remote not in own])
-
-
-def _open_files() -> Iterator[str]:
-    """What this process has open, such as `socket:[7]`."""
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # closed meanwhile
-            yield os.readlink(f"/proc/self/fd/{name}")
-
-
-def _connections() -> Iterator[tuple[str, str, str]]:
-    """Both ends of each connection, and its file; an IPv4 address as the end of one of IPv6."""
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError), open(f"/proc/self/net/{table}") as file:
-            for line in file:
-                _, local, remote, state, *rest = line.split()
-                if state == ESTABLISHED:
-                    yield local[-13:], remote[-13:], f"socket:[{rest[5]}]"

@@ -7,7 +7,6 @@ Python 3.10.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -16,9 +15,10 @@ from collections.abc import Iterable
 
 from railhead.documents.runs.run import RunDocument
 
+from ..base import sockets
+
 PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
 SECONDS = 10.0
-LISTENS = "0A"  # a state of /proc/net/tcp
 TABLE = "railhead_"  # and the id of the run
 
 
@@ -41,18 +41,8 @@ def close(run: RunDocument, daemon: int) -> None:
 
 def listening(pid: int) -> set[int]:
     """The TCP ports on which a process of this user listens."""
-    sockets, ports = set(), set()
-    folder = f"/proc/{pid}/fd"
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            with contextlib.suppress(OSError):
-                sockets.add(os.readlink(f"{folder}/{name}"))
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError), open(f"/proc/net/{table}") as file:
-            for fields in map(str.split, file):
-                if fields[3] == LISTENS and f"socket:[{fields[9]}]" in sockets:
-                    ports.add(int(fields[1].rpartition(":")[2], 16))
-    return ports
+    rows = (row for row in sockets.rows_of(pid) if row[3] == sockets.LISTENS)
+    return {int(row[1].rpartition(":")[2], 16) for row in rows}
 
 
 def open_again(run_id: str) -> None:
