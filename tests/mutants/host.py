@@ -243,8 +243,8 @@ MUTANTS = [
     Mutant(
         what="`fab cancel` kills the supervisor before it has written the result",
         file=f"{RUN}/end_processes.py",
-        old="if name == FINISHING:",
-        new="if False:",
+        old="in {FINISHING, kept or FINISHING}:",
+        new="in {kept}:",
         caught_by=(
             f"{TESTS}/supervisor/test_run_end.py::test_cancel_while_results_are_hashed_leaves_the_supervisor_to_stop_the_machines",
         ),

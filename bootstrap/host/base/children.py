@@ -17,6 +17,11 @@ def unmarked() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if name not in MARKS}
 
 
+def set_name(name: bytes) -> None:
+    """Set the name of this process."""
+    LIBC.prctl(15, name)  # PR_SET_NAME
+
+
 def end_with_parent() -> None:
     """In the child: be killed when the parent process dies."""
     LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

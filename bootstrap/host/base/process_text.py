@@ -8,8 +8,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 
-from .children import LIBC
-
 COMMAND, VARIABLES = 45, 47  # fields of /proc/self/stat after the name: where each begins; its end
 ROOM = "ROOM_OF_RAILHEAD"  # a variable in whose place others can be shown
 LONGEST = 4096  # bytes of it
@@ -35,11 +33,6 @@ def name() -> bytes:
     """The name of this process."""
     with open("/proc/self/comm", "rb") as file:
         return file.read().rstrip(b"\n")
-
-
-def set_name(name: bytes) -> None:
-    """Set the name of this process: PR_SET_NAME."""
-    LIBC.prctl(15, name)
 
 
 def _replace(field: int, old: bytes, new: bytes) -> None:

@@ -32,7 +32,7 @@ from railhead.documents.codec import encode
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import RunDocument
 
-from ..base import free_memory, json_file, process_text, programs
+from ..base import children, free_memory, json_file, process_text, programs
 from ..run.end_processes import SPARE
 from . import rank as ranks
 from . import stand_in
@@ -61,7 +61,7 @@ class Request:
 
 def main(folder: str, host: str, *packages: str) -> int:
     """Import the packages, then wait; in a fork that becomes a rank, its exit code."""
-    process_text.set_name(SPARE.encode())
+    children.set_name(SPARE.encode())
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(f"\0{stand_in.socket_name(run_of(folder), int(host))}")
@@ -220,7 +220,7 @@ def answered(listener: socket.socket, refusal: Callable[[Request], str]) -> Requ
             return None
         try:
             listener.close()
-            process_text.set_name(NAME)
+            children.set_name(NAME)
             return _rank_for(asking, refusal, spare)
         except (OSError, ValueError, LookupError):
             os._exit(1)

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable, Iterator
 
 from ..base import programs
-from ..base.children import LIBC, end_with_parent, unmarked
+from ..base.children import LIBC, end_with_parent, set_name, unmarked
 
 FOLDER = os.path.expanduser("~/.railhead/cluster")
 SOCKET = "RAILHEAD_KEY_AGENT"  # IdentityAgent of the run's ssh_config
 PROCESS_NAME = b"railhead-key"
 START_SECONDS = 10.0
-PR_SET_DUMPABLE, PR_SET_NAME = 4, 15
+PR_SET_DUMPABLE = 4
 
 
 def hold() -> Callable[[], None]:
@@ -59,7 +59,7 @@ def use_agent_of_others() -> None:
 def main(folder: str) -> None:
     """Hold the key in this folder."""
     LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # only root can read its memory
-    LIBC.prctl(PR_SET_NAME, PROCESS_NAME)
+    set_name(PROCESS_NAME)
     path, held = os.path.join(folder, "key"), os.path.join(folder, "held")
     with open(path, "rb") as file:
         key = file.read()

@@ -31,7 +31,7 @@ HOME = os.path.expanduser("~")
 GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 REPLY = 20.0  # seconds for the reply of another host
 TEMPORARY = ("memory", "tmp")  # links in a run's folder; agent/temporary.py makes them
-FINISHING = b"railhead-finish"  # name of a supervisor that hashes results, then stops machines
+FINISHING = "railhead-finish"  # name of a supervisor that hashes results, then stops machines
 SPARE = "railhead-spare"  # name of a process that outlives an attempt, for the next one
 T = TypeVar("T")
 
@@ -52,20 +52,17 @@ def run_of(pid: int, variable: str, kept: str = "") -> str:
     with contextlib.suppress(OSError):
         if owner(pid) != os.geteuid():  # root can read the variables of all, who set what they like
             return ""
-        name = read(pid, "comm").rstrip(b"\n")
-        if name == FINISHING:
-            return ""
-        if name == kept.encode():
+        if name_of(pid) in {FINISHING, kept or FINISHING}:
             return ""
         return marked_run(pid, variable) or (run_by_folder(pid) if variable == OF_RUNS else "")
     return ""
 
 
-def is_named(pid: int, name: str) -> bool:
-    """Whether a process has this name."""
+def name_of(pid: int) -> str:
+    """The name of a process; "" if it has ended."""
     with contextlib.suppress(OSError):
-        return read(pid, "comm").rstrip(b"\n") == name.encode()
-    return False
+        return read(pid, "comm").decode(errors="replace").rstrip("\n")
+    return ""
 
 
 def owner(pid: int) -> int:
@@ -119,7 +116,7 @@ def end_run(run_id: str, variable: str = OF_RUNS, kept: str = "") -> Swept:
     """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left. A
     spare is always ended so, and does not count."""
     signals = (signal.SIGTERM, signal.SIGKILL)
-    spares = {pid for pid in processes(run_id, variable, kept) if is_named(pid, SPARE)}
+    spares = {pid for pid in processes(run_id, variable, kept) if name_of(pid) == SPARE}
     ended = set[int]().union(*(send_signal(run_id, variable, sign, kept) for sign in signals))
     drop_temporary_of(run_id)
     ports.open_again(run_id)

@@ -8,7 +8,6 @@ result.json is always written at the end. SIGTERM cancels the run. Standard libr
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -57,7 +56,6 @@ SHUT_DOWN = "Horovod has been shut down"  # what the others print when one has e
 LEFT = "mpirun ended without a message, before its ranks"
 GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pipes
 BACKLOG = 600.0  # seconds: to read the rest of mpirun's output, which is finite
-LIBC = ctypes.CDLL(None)
 PROCESS_NAME = b"railhead-run"  # of a supervisor that `fab cancel` may kill
 CANCELLED = False  # not an Event: SIGTERM may come while its lock is held, and would wait for ever
 LOST_LEASE = (
@@ -111,7 +109,7 @@ class Supervisor:
 
     def go(self) -> Result:
         """Run mpirun, then end all processes of the run."""
-        set_process_name(PROCESS_NAME)
+        children.set_name(PROCESS_NAME)
         if not os.path.exists(path(manifest.BEFORE)):  # otherwise an attempt has written since
             with self.state.counted():  # also used by a fetch
                 json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
@@ -449,7 +447,7 @@ def started(argv: list[str], stdout: int) -> Iterator[subprocess.Popen[bytes]]:
 
 def die_with_parent() -> None:
     """In the child: the kernel sends SIGTERM to mpirun when the supervisor dies."""
-    LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    children.LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def protect_from_cancel() -> None:
@@ -458,12 +456,7 @@ def protect_from_cancel() -> None:
     mpirun has ended. Ending what its ranks left on slow hosts, and hashing the results, may take
     minutes, and only this process writes the result and stops the machines after that.
     """
-    set_process_name(end_processes.FINISHING)
-
-
-def set_process_name(name: bytes) -> None:
-    """Set the name of this process: PR_SET_NAME."""
-    LIBC.prctl(15, name)
+    children.set_name(end_processes.FINISHING.encode())
 
 
 def failure(code: int, *lines: str) -> Result:

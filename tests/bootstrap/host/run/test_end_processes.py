@@ -165,8 +165,16 @@ def test_somebody_who_looks_into_a_runs_folder_is_left_alone(
     assert alive(of_a_login) and alive(with_terminal)
 
 
+NAMELESS = """exec python3 -c '
+import ctypes, os, time
+ctypes.CDLL(None).prctl(15, b"")
+with open(os.environ["PID"] + ".part", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(file.name, os.environ["PID"])
+time.sleep(300)'"""
 OURS = {
     "a plain one": PLAIN,
+    "one without a name": NAMELESS,
     "one that ignores TERM": STUBBORN,
     "a daemonised grandchild": DAEMON,
     "one that starts others when it gets the signal": BREEDER,
