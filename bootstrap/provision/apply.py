@@ -178,8 +178,8 @@ class _Installation:
         locks = {f"{folder}.lock.txt": self.environment.runtime.lock.read_text()}
         if self.environment.extra:
             locks[f"{folder}.extra.txt"] = self.environment.extra
-        self._create_environment(step_host, "runtime", folder, locks)
-        self._build_sources(step_host)
+        if self._create_environment(step_host, "runtime", folder, locks):
+            self._build_sources(step_host)
         imports = self.environment.runtime.framework.imports
         if not self.environment.horovod:
             self._mark_complete(step_host, "runtime", imports)
@@ -189,15 +189,14 @@ class _Installation:
     def _build_sources(self, step_host: HostStep) -> None:
         """Build and install the packages that come as source, and check what they require: uv
         installs them alone, so that nothing of the lock is replaced."""
-        sources = self.environment.sources
-        if not sources or _is_complete(step_host, self.environment.folder):
+        if not self.environment.sources:
             return
         from .requirements.sources import packed  # loaded only where it is needed
 
         before = self._unmet(step_host)
         install = [uv.PROGRAM, "pip", "install", "--no-deps"]
         install += ["--python", self.environment.interpreter]
-        for source in sources:
+        for source in self.environment.sources:
             folder = f"{SOURCES}/{source.digest}"
             step_host.send_folder("runtime", packed(source), folder)
             step_host.reporter("runtime")(f"builds {source.text}")
@@ -237,10 +236,11 @@ class _Installation:
 
     def _create_environment(
         self, step_host: HostStep, step: str, folder: str, locks: Mapping[str, str]
-    ) -> None:
-        """Create an environment on a host with exactly the packages of `locks` {path: text}."""
+    ) -> bool:
+        """Create an environment on a host with exactly the packages of `locks` {path: text}; False
+        if it was complete already."""
         if _is_complete(step_host, folder):
-            return
+            return False
         step_host.session.write(*(TextFile(path, text) for path, text in locks.items()))
         python = step_host.facts.pythons[self.environment.python]
         venv = [uv.PROGRAM, "venv", "--quiet", "--allow-existing", "--python", python]
@@ -249,6 +249,7 @@ class _Installation:
         argv = [uv.PROGRAM, "pip", "sync", "--require-hashes", "--python", f"{folder}/bin/python"]
         with self._deliver_wheels(step_host, step, list(locks.values())) as options:
             step_host.run(step, [*argv, *options, *locks], env=uv.ENVIRONMENT, fetches=True)
+        return True
 
     @contextmanager
     def _deliver_wheels(

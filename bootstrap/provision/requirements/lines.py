@@ -35,12 +35,13 @@ class Requirements:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line without its comment. `given`: how its file was named; `folder` is that file's."""
+    """A line without its comment. `given`: how its file was named. `source`: what it names, if that
+    is no wheel."""
 
     given: str
     number: int
     text: str
-    folder: Path
+    source: SourceLine | None
 
 
 def read_requirements(file: str | Path) -> Requirements:
@@ -52,8 +53,8 @@ def read_requirements(file: str | Path) -> Requirements:
     """
     lines, sources = [], []
     for line in _lines(Path(file), f"--requirements {file}", INCLUDED):
-        if (source := read_line(line.text, line.folder)) is not None:
-            sources.append(source)
+        if line.source:
+            sources.append(line.source)
             continue
         if not line.text.startswith("-"):
             _check(line, Path(file))
@@ -92,8 +93,9 @@ def _lines(path: Path, given: str, deep: int) -> Iterator[_Line]:
     folder = path.absolute().parent
     for number, raw in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         words = re.split(r"(?:^|\s)#", raw)[0].strip()
-        line, option = _Line(given, number, words, folder), _OPTION.fullmatch(words)
-        if not words.startswith("-") or read_line(words, folder):
+        line = _Line(given, number, words, read_line(words, folder))
+        option = _OPTION.fullmatch(words)
+        if line.source or not words.startswith("-"):
             yield from [line] if words else []
         elif option and option[1] in _INCLUDES:
             if not deep:

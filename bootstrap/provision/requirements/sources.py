@@ -60,12 +60,16 @@ def read_line(text: str, base: Path) -> SourceLine | None:
     if match is None:
         return None
     place = match["place"]
-    extras = tuple(re.findall(r"[\w.-]+", match["extras"] or match["named"] or ""))
+    extras = _names_in(match["extras"] or match["named"] or "")
     if place.startswith("git+"):
         return SourceLine(text, place, extras) if _REPOSITORY.fullmatch(place) else None
     folder = (base / place.removeprefix("file://")).absolute()
     is_project = any((folder / name).is_file() for name in ("pyproject.toml", "setup.py"))
     return SourceLine(text, str(folder), extras) if is_project else None
+
+
+def _names_in(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[\w.-]+", text))
 
 
 def fetched(line: SourceLine) -> Source:
@@ -80,7 +84,7 @@ def fetched(line: SourceLine) -> Source:
         more = parse_qs(repository["more"] or "")
         inside = more.get("subdirectory", [""])[0].strip("/")
         root = _checkout(line, repository["url"], repository["ref"] or "HEAD")
-        extras += tuple(re.findall(r"[\w.-]+", more.get("egg", [""])[0].partition("[")[2]))
+        extras += _names_in(more.get("egg", [""])[0].partition("[")[2])
     source = Source(line.text, root, inside, from_git=bool(repository))
     return replace(
         source, digest=packed(source).digest, requires=_requires(line, root / inside, extras)
@@ -121,23 +125,26 @@ def _requires(line: SourceLine, folder: Path, extras: Sequence[str]) -> tuple[st
 def _checkout(line: SourceLine, url: str, ref: str) -> Path:
     """The files of a commit, fetched by git; a branch is looked at each time."""
     cache = caches.cache("sources")
-    repository = cache / hashlib.sha256(url.encode()).hexdigest()[:16]
-    with local_state.alone(repository.with_name(f"{repository.name}.lock")):
-        local_state.filled_once(repository.with_name(f"{repository.name}.git"), _new_repository)
-        repository = repository.with_name(f"{repository.name}.git")
-        if (
-            not re.fullmatch(r"[0-9a-f]{40}", ref)
-            or _git(repository, "cat-file", "-e", ref) is None
-        ):
-            if _git(repository, "fetch", "--quiet", "--depth", "1", url, ref) is None:
-                raise UsageError(
-                    f"{line.text}: git cannot fetch {ref} of {url}",
-                    hint=f"git ls-remote {url}   # shows why; a commit needs its 40 digits",
-                )
-            ref = "FETCH_HEAD"
-        commit = (_git(repository, "rev-parse", f"{ref}^{{commit}}") or "").strip()
-        files = cache / commit
-        return local_state.filled_once(files, lambda part: _write(repository, commit, part))
+    name = hashlib.sha256(url.encode()).hexdigest()[:16]
+    with local_state.alone(cache / f"{name}.lock"):
+        repository = local_state.filled_once(cache / f"{name}.git", _new_repository)
+        commit = _commit(line, repository, url, ref)
+        return local_state.filled_once(
+            cache / commit, lambda part: _write(repository, commit, part)
+        )
+
+
+def _commit(line: SourceLine, repository: Path, url: str, ref: str) -> str:
+    """The digits of a commit that the repository here has afterwards."""
+    is_commit = re.fullmatch(r"[0-9a-f]{40}", ref)
+    if is_commit and _git(repository, "cat-file", "-e", ref) is not None:
+        return ref
+    if _git(repository, "fetch", "--quiet", "--depth", "1", url, ref) is None:
+        raise UsageError(
+            f"{line.text}: git cannot fetch {ref} of {url}",
+            hint=f"git ls-remote {url}   # shows why; a commit needs its 40 digits",
+        )
+    return (_git(repository, "rev-parse", "FETCH_HEAD^{commit}") or "").strip()
 
 
 def _new_repository(folder: Path) -> None:
