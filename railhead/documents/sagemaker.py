@@ -37,7 +37,7 @@ def object_of(hyperparameters: Hyperparameters) -> str:
     """Hyperparameters as a JSON object. What JSON lacks, such as a path, is the text of it.
 
     Raises:
-        TypeError, ValueError: a key is no text, or a value contains itself.
+        TypeError, ValueError: a key is not a text, or a value contains itself.
     """
     return json.dumps(hyperparameters, default=lambda value: loaded(str(value)))
 

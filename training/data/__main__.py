@@ -12,8 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.names import MANIFEST
-
 from .. import configs
 from ..config import ConfigError, parse_assignments, resolve
 from ..registry import DATASETS
@@ -108,8 +106,7 @@ def download(options: argparse.Namespace) -> None:
     """Download a part of the files of a URI; the last line printed is their folder."""
     store = open_store(options.uri)
     listed = store.items()
-    if any(item.name == MANIFEST for item in listed):
-        manifest.refuse_elsewhere(manifest.load(store), store)
+    manifest.beside(store, listed)  # an index has no files of which there could be a part
     items = Part.parse(options.part).of(listed)
     if options.folder:
         cache.download(store, cache.wanted(store, items), options.folder, report)

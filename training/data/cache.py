@@ -23,8 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.names import MANIFEST
-
 from . import DataError
 from .shards import manifest
 from .store import Item, NothingThereError, Store
@@ -89,8 +87,7 @@ def wanted(store: Store, items: Sequence[Item]) -> list[Wanted]:
         DataError: the manifest is wrong, or a shard is missing or has another size.
     """
     hashes = {}
-    if any(item.name == MANIFEST for item in items):
-        shards = manifest.load(store)
+    if shards := manifest.beside(store, items):
         manifest.check_sizes(store, shards)
         hashes = {shard.name: shard.sha256 for shard in shards.shards}
     return [Wanted(i.name, i.bytes, hashes.get(i.name, ""), i.etag) for i in items]

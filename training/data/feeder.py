@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from railhead.documents.names import MANIFEST, is_manifest
+from railhead.documents.names import is_manifest
 
 from . import DataError
 from .part import Part
@@ -94,9 +94,7 @@ class Feeder:
         found = self.store.items()
         items = [item for item in found if not is_manifest(item.name)]
         records: dict[str, int] = {}
-        if any(item.name == MANIFEST for item in found):
-            shards = manifest.load(self.store)
-            manifest.refuse_elsewhere(shards, self.store)
+        if shards := manifest.beside(self.store, found):
             manifest.check_sizes(self.store, shards)
             records = dict(zip(shards.names, shards.counts, strict=True))
             items = [item for item in items if item.name in records]

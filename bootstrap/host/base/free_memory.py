@@ -31,7 +31,7 @@ def _of_groups() -> Iterator[int]:
         while version is not None:
             limit, used, droppable = OF_VERSION[version]
             folder = f"{GROUPS}{version}{path.rstrip('/')}"
-            # "max", which is no number, where there is no limit; no such file in the first group
+            # "max" instead of a number without a limit; the first group has no such file
             with contextlib.suppress(OSError, ValueError):
                 left = _number(f"{folder}/{limit}") - _number(f"{folder}/{used}")
                 yield left + _number(f"{folder}/memory.stat", droppable)

@@ -83,7 +83,7 @@ def leave_together(run: RunDocument) -> None:
 
 def peers_at(port: int) -> int:
     """How many connections other processes have to this port, where this process serves it: the
-    store of PyTorch, which is in rank 0. torchrun has it in a process of its own, so that there the
+    store of PyTorch, which is in rank 0. torchrun has it in a separate process, so that there the
     others can form groups when rank 0 has ended. A process that ends in any way has none."""
     from ..base import sockets  # loaded only by rank 0 of PyTorch, at its end
 

@@ -279,7 +279,7 @@ def received(asking: socket.socket) -> Request:
 
 def become(request: Request) -> None:
     """Take the streams, the variables and the folder of the process that asks; and what is
-    random in a process of its own."""
+    random in a separate process."""
     for number, stream in zip(stand_in.STREAMS, request.streams, strict=True):
         os.dup2(stream, number)
         os.close(stream)

@@ -145,7 +145,7 @@ class Supervisor:
         return bool(failed and self.run.retries and self.run.spare and not CANCELLED)
 
     def end_kept(self) -> None:
-        """End what has outlived this attempt: there is no other one."""
+        """End what has outlived this attempt, after the last one."""
         if self.kept:
             end_processes.end_on_all_hosts(self.run, RUN)
 

@@ -16,11 +16,11 @@ import io
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +36,7 @@ from .images import EncodedImages
 NAME = re.compile(r"(\.tfrec(ords?)?(-\d+-of-\d+)?|-\d{5}-of-\d{5})(\.gz)?$")
 NAMES = "*.tfrecord, *.tfrecords, *.tfrec, *-00000-of-00010; each also with .gz"
 SPLIT = re.compile(rf"(?:^|[-_./])({'|'.join(SPLIT_OF)})(?=[-_./\d]|$)")
+T = TypeVar("T")
 GZIP, ZLIB = b"\x1f\x8b", b"x"
 TYPES = {"int64": tf.int64, "float": tf.float32, "bytes": tf.string}
 BATCH = 64  # records that are parsed at once
@@ -183,13 +184,8 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
     """The paths of each split; without the name of a split they are all `train`."""
     if folder.is_file():
         return {"train": [folder]}
-    paths_of: dict[str, list[Path]] = {}
-    for path in sorted(folder.rglob("*")):
-        inner = path.relative_to(folder).as_posix()
-        if NAME.search(inner) and path.is_file() and not re.search(r"(^|/)\.", inner):
-            paths_of.setdefault(split_of(inner), []).append(path)
-    if not paths_of:
-        raise DataError(f"{folder} has no TFRecord file ({NAMES})")
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    paths_of = by_split({path.relative_to(folder).as_posix(): path for path in paths}, str(folder))
     if "" in paths_of and len(paths_of) > 1:
         raise DataError(
             f"{paths_of[''][0]} is of no split, but other files are of "
@@ -199,10 +195,20 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
     return {name or "train": paths for name, paths in paths_of.items()}
 
 
-def split_of(name: str) -> str:
-    """The split that a path names; empty where it names none."""
-    words = SPLIT.findall(name)  # the last one: a file's name counts before its folders
-    return SPLIT_OF[words[-1]] if words else ""
+def by_split(files: Mapping[str, T], where: str) -> dict[str, list[T]]:
+    """The TFRecord files among these by the split that their paths name; "" where one names none.
+
+    Raises:
+        DataError: there is no such file.
+    """
+    found: dict[str, list[T]] = {}
+    for name, file in files.items():
+        if NAME.search(name) and not re.search(r"(^|/)\.", name):
+            words = SPLIT.findall(name)  # the last one: a file's name counts before its folders
+            found.setdefault(SPLIT_OF[words[-1]] if words else "", []).append(file)
+    if not found:
+        raise DataError(f"{where} has no TFRecord file ({NAMES})")
+    return found
 
 
 def samples(paths: Sequence[Path], config: TrainConfig) -> Arrays | EncodedImages:

@@ -11,7 +11,6 @@ import math
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from ..cache import check_unchanged
 from ..formats import tfrecord
 from ..formats.tfrecord import Layout
 from ..records import FRAME, LARGEST, records_in, segments
-from ..store import Item, Store, open_store
+from ..store import Item, NothingThereError, Store, open_store
 from . import manifest
 from .columns import Shard
 from .manifest import Manifest, Schema
@@ -64,13 +63,7 @@ def index(
 
 def files_of(store: Store, listed: Sequence[Item], split: str, *, alone: bool) -> list[Item]:
     """The files of a split; `alone`: an index beside them would stand for all of them."""
-    of_split: dict[str, list[Item]] = {}
-    for item in listed:
-        hidden = any(part.startswith(".") for part in PurePosixPath(item.name).parts)
-        if tfrecord.NAME.search(item.name) and item.bytes and not hidden:
-            of_split.setdefault(tfrecord.split_of(item.name), []).append(item)
-    if not of_split:
-        raise DataError(f"{store.uri} has no TFRecord file ({tfrecord.NAMES})")
+    of_split = tfrecord.by_split({item.name: item for item in listed if item.bytes}, store.uri)
     if alone and len(of_split) > 1:
         names = ", ".join(name or "files of no split" for name in sorted(of_split))
         raise DataError(f"{store.uri} has {names}: write an index of each to another place: --to")
@@ -81,11 +74,11 @@ def files_of(store: Store, listed: Sequence[Item], split: str, *, alone: bool) -
 
 
 def refuse_shards(place: Store) -> None:
-    """DataError if the place has a manifest that is no index: it would be lost."""
+    """DataError if the place has the manifest of shards, which would be lost."""
     try:
         names = {item.name for item in place.items()}
-    except DataError:
-        return  # nothing is there
+    except NothingThereError:
+        return
     if MANIFEST in names and not manifest.load(place).schema.of_others:
         raise DataError(f"{place.uri} holds shards already, which need no index")
 

@@ -28,7 +28,7 @@ from railhead.documents.uri import scheme_of
 
 from .. import DataError
 from ..records import frames
-from ..store import Store, open_store
+from ..store import Item, Store, open_store
 from .columns import Shard, Table, name_fault, offsets_fault, packed
 
 FORMAT = "railhead-shards"
@@ -176,10 +176,18 @@ def place_of(manifest: Manifest, store: Store) -> Store:
     return open_store(manifest.source) if manifest.source else store
 
 
-def refuse_elsewhere(manifest: Manifest, store: Store) -> None:
-    """DataError if the files are elsewhere: who reads files needs no index."""
-    if manifest.source:
-        raise DataError(f"{store.uri} is an index: name the files themselves, {manifest.source}")
+def beside(store: Store, items: Iterable[Item]) -> Manifest | None:
+    """The manifest among these items of a store; None without one.
+
+    Raises:
+        DataError: it is wrong, or an index of files that are elsewhere: who reads files needs none.
+    """
+    if not any(item.name == MANIFEST for item in items):
+        return None
+    found = load(store)
+    if found.source:
+        raise DataError(f"{store.uri} is an index: name the files themselves, {found.source}")
+    return found
 
 
 def shards_of_version_1(document: dict[str, Any]) -> tuple[Shard, ...]:
