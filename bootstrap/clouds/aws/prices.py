@@ -228,22 +228,21 @@ def spot_rows(
 ) -> Iterator[Row]:
     """The spot prices of now: from the lowest to the highest of all zones."""
     prices: dict[str, list[str]] = {}
-    listed = pages(
-        History,
-        client,
-        "ec2",
-        "describe_spot_price_history",
-        InstanceTypes=sorted(types),
-        ProductDescriptions=["Linux/UNIX"],
-        StartTime=now,
-    )
-    for one in (one for page in listed for one in page.SpotPriceHistory):
+    for one in _spot_prices(client, types, StartTime=now):
         if now - one.Timestamp < HISTORY and one.InstanceType in types:
             prices.setdefault(one.InstanceType, []).append(number(one.SpotPrice, one.InstanceType))
     for name, each in prices.items():
         low, high = min(each, key=Decimal), max(each, key=Decimal)
         day = f"{now:%Y-%m-%d}"
         yield Row("machine", name, region, SPOT, low, high, "h", day, SPOT_SOURCE)
+
+
+def _spot_prices(client: AwsClient, types: Collection[str], **query: Any) -> Iterator[SpotPrice]:
+    """What EC2 has of the spot prices of machine types."""
+    named = ("ec2", "describe_spot_price_history")
+    query |= {"InstanceTypes": sorted(types), "ProductDescriptions": ["Linux/UNIX"]}
+    for page in pages(History, client, *named, **query):
+        yield from page.SpotPriceHistory
 
 
 def spot_history(
@@ -258,18 +257,10 @@ def spot_history(
     now = now or datetime.now(timezone.utc)
     start = max(since, now - HISTORY)
     found: dict[SpotOffer, list[Step]] = {}
-    listed = pages(
-        History,
-        connect(region),
-        "ec2",
-        "describe_spot_price_history",
-        InstanceTypes=sorted({offer.machine_type for offer in offers}),
-        ProductDescriptions=["Linux/UNIX"],
-        Filters=[{"Name": "availability-zone", "Values": sorted({o.zone for o in offers})}],
-        StartTime=start,
-        EndTime=now,
-    )
-    for one in (one for page in listed for one in page.SpotPriceHistory):
+    zones = [{"Name": "availability-zone", "Values": sorted({offer.zone for offer in offers})}]
+    types = {offer.machine_type for offer in offers}
+    times = {"StartTime": start, "EndTime": now}
+    for one in _spot_prices(connect(region), types, Filters=zones, **times):
         offer = SpotOffer(one.InstanceType, one.AvailabilityZone)
         if offer in offers and start - one.Timestamp < HISTORY:
             usd = Decimal(number(one.SpotPrice, one.InstanceType))
