@@ -10,6 +10,9 @@ import types
 from railhead.documents.runs.run import RunDocument
 from railhead.keras_patches.patch import after_import
 
+from ..base import sockets  # here: after a script has run, our modules cannot be imported
+
+
 PAUSE = 0.2  # seconds
 FOR_EVER = 10 * 365 * 86_400_000  # ms: mpirun ends the ranks if one of them fails
 
@@ -85,8 +88,6 @@ def peers_at(port: int) -> int:
     """How many connections other processes have to this port, where this process serves it: the
     store of PyTorch, which is in rank 0. torchrun has it in a separate process, so that there the
     others can form groups when rank 0 has ended. A process that ends in any way has none."""
-    from ..base import sockets  # loaded only by rank 0 of PyTorch, at its end
-
     # An IPv4 address is the end of one of IPv6.
     ends = [
         (row[1][-13:], row[2][-13:])

@@ -118,6 +118,17 @@ def test_a_script_cannot_report_the_difference(tmp_path: Path, text: str) -> Non
     assert (ours.returncode, without_marks(lines)) == (theirs.returncode, without_marks(expected))
 
 
+@pytest.mark.parametrize("launcher", ["jax", "torch"])
+def test_a_script_of_launchers_with_a_coordinator_ends_well(tmp_path: Path, launcher: str) -> None:
+    """What waits for the other ranks comes after the script, where our modules cannot be imported:
+    with torch, each run failed at its very end."""
+    program = script(tmp_path, "print('ok')")
+    lay_out(tmp_path, program, launcher=launcher, coordinator="127.0.0.1:1")
+    done = rank(tmp_path)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(RECORD)]
+    assert (done.returncode, lines) == (0, ["ok"])
+
+
 def without_marks(lines: list[str]) -> list[str]:
     """Lines but those that underline code: Python itself marks files and texts differently."""
     return [line for line in lines if not line or line.strip("^~ ")]
