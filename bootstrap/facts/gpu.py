@@ -31,6 +31,7 @@ CARDS = {
     0x26B9: "NVIDIA L40S",
     0x2330: "NVIDIA H100 80GB HBM3",
     0x2331: "NVIDIA H100 PCIe",
+    0x2335: "NVIDIA H200",
 }
 # Device id ranges of NVIDIA's chips, from pci.ids of April 2023. The first match counts.
 ARCHES = (

@@ -1,5 +1,5 @@
-"""Whether the kernel killed a rank for lack of memory: this process of it, and no other one of the
-host. Standard library only, Python 3.10."""
+"""Whether a line of the kernel's log is about a rank, and not about another process of the host: a
+kill for lack of memory, an error of its program on a GPU. Standard library only, Python 3.10."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from ..base import json_file
 
 STARTED = "rank-{rank}.json"  # in the run's folder: what a rank was at its start
 KILL = re.compile(r"Kill(?:ed)? process (\d+) \(([^)]*)\)|task=([^,]*),pid=(\d+)")
+# An Xid that a program causes; NVIDIA's driver writes the pid in many ways, also as '<unknown>'.
+XID = re.compile(r"NVRM: Xid \([^)]*\): (?:13|31|43), pid=(\d+)")
 FIRST_NAMESPACE = "pid:[4026531836]"  # of all pids, whose numbers the kernel's log has
 
 
@@ -29,8 +31,10 @@ class Started:
     is_inside: bool = key()
     kills: Mapping[str, int] = key()
 
-    def is_killed_in(self, line: str) -> bool:
+    def may_be_in(self, line: str) -> bool:
         """Whether a line of the kernel's log may be about this process."""
+        if xid := XID.search(line):
+            return self.is_inside or int(xid[1]) == self.pid
         found = KILL.search(line)
         if not found:
             return True
@@ -73,15 +77,15 @@ def note_start(folder: str, rank: int) -> None:
 
 
 def of_rank(folder: str, rank: str, lines: Sequence[str]) -> Iterator[str]:
-    """The lines of the kernel's log without kills of other processes; a line for each cgroup of the
-    rank in which the kernel has killed more processes since its start than these."""
+    """The lines of the kernel's log without those about other processes; a line for each cgroup of
+    the rank in which the kernel has killed more processes since its start than these."""
     try:
         started = json_file.read(os.path.join(folder, STARTED.format(rank=rank)), Started)
     except (OSError, ValueError):  # it did not start, or could not write
         yield from lines
         return
-    yield from filter(started.is_killed_in, lines)
-    matches = [KILL.search(line) for line in lines if not started.is_killed_in(line)]
+    yield from filter(started.may_be_in, lines)
+    matches = [KILL.search(line) for line in lines if not started.may_be_in(line)]
     others = {match[1] or match[4] for match in matches if match}
     for path, before in started.kills.items():
         after = kills(path)

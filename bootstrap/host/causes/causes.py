@@ -143,6 +143,26 @@ ROWS = (
         retry=NEVER,
     ),
     _row(
+        "usage",
+        LINES,
+        r"Duplicate GPU detected",
+        r"ncclInvalidUsage",
+        r"(?i:nccl).* invalid usage",
+        retry=NEVER,
+        advice="two ranks use one GPU: each takes its own, with its local rank",
+    ),
+    _row(
+        "gpu",
+        LINES,
+        r"CUDA_ERROR_(?:SYSTEM_DRIVER_MISMATCH|NO_BINARY_FOR_GPU|COMPAT_NOT_SUPPORTED_ON_DEVICE)",
+        r"CUDA driver version is insufficient",
+        r"unsupported display driver / cuda driver combination",
+        r"no kernel image is available for execution on the device",
+        r"forward compatibility was attempted on non supported HW",
+        retry=NEVER,
+        advice="the packages of the program do not fit this driver or card",
+    ),
+    _row(
         "program",
         LINES,
         r"module 'tensorflow' has no attribute 'estimator'",
@@ -182,15 +202,23 @@ ROWS = (
         r"Cannot allocate memory",
         r"std::bad_alloc",
         r"ResourceExhaustedError",
+        r"RESOURCE_EXHAUSTED",
         r"OOM when allocating",
-        r"CUDA(?:_ERROR_OUT_OF_MEMORY| out of memory)",
+        r"CUDA(?:_ERROR_OUT_OF_MEMORY| out of memory| error: out of memory)",
+        r"cudaErrorMemoryAllocation:",
+        r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED",
+        # JAX, where another process has taken the memory of the GPU.
+        r"no supported devices found for platform CUDA",
         advice=FEWER,
     ),
     _row(
         "gpu",
         LINES,
-        r"CUDA_ERROR_(?:ECC_UNCORRECTABLE|HARDWARE_STACK_ERROR|SYSTEM_NOT_READY)",
+        r"CUDA_ERROR_(?:ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR)",
+        r"CUDA_ERROR_(?:SYSTEM_NOT_READY|DEVICE_UNAVAILABLE)",
         r"uncorrectable (?:ECC|NVLink) error",
+        r"(?:CUDA|cuda\w*).*: (?:hardware stack error|system not yet initialized)",
+        r"CUDA-capable device\(s\) is/are busy or unavailable",
         r"GPU is lost",
         r"fallen off the bus",
         retry=ALWAYS,
@@ -261,7 +289,8 @@ ROWS = (
 MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooting.md
     "program": "an exception, a crash, another exit code; a loss that is not a number; an Xid that"
     " the program caused",
-    "usage": "a wrong argument, exit code 2, a script whose ranks never joined each other",
+    "usage": "a wrong argument, exit code 2, a script whose ranks never joined each other; two"
+    " ranks on one GPU",
     "data": "a missing or damaged file",
     "memory": "the kernel killed the rank for its memory; a failed allocation on the host or GPU",
     "disk": "no space, a quota, an I/O error",
@@ -269,7 +298,8 @@ MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooti
     " Open MPI",
     "host": "a lost or silent host; a rank that somebody else killed (signals 1, 2, 9, 15)",
     "preempted": "the cloud takes a spot machine back",
-    "gpu": "an Xid in the kernel's log; an error that ECC cannot correct",
+    "gpu": "an Xid in the kernel's log; an error that ECC cannot correct; a driver or a card that"
+    " the packages do not fit",
     "stall": "no progress",
 }
 COMMANDS: Mapping[str, str] = {

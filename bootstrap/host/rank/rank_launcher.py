@@ -12,7 +12,6 @@ from railhead.keras_patches.patch import after_import
 
 from ..base import sockets  # here: after a script has run, our modules cannot be imported
 
-
 PAUSE = 0.2  # seconds
 FOR_EVER = 10 * 365 * 86_400_000  # ms: mpirun ends the ranks if one of them fails
 

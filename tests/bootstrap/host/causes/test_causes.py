@@ -112,6 +112,49 @@ def test_otherwise_how_it_ended_decides(
     assert (result.cause.class_, result.retry, result.cause.evidence) == (class_, retry, shown)
 
 
+# The last lines of programs on an H200 (driver 580.159.04, torch 2.11, JAX 0.11.2, NCCL 2.28.9).
+OF_GPU = {
+    "one-gpu-torch": ("usage", NEVER),  # NCCL refuses two ranks on one GPU
+    "one-gpu-jax": ("usage", NEVER),
+    "memory-jax": ("memory", REPEATED),
+    "full-torch": ("memory", REPEATED),  # another process has taken all of it
+    "full-jax": ("memory", REPEATED),
+}
+
+
+@pytest.mark.parametrize("name, expected", OF_GPU.items())
+def test_messages_about_a_gpu_have_a_cause(name: str, expected: tuple[str, str]) -> None:
+    lines = tuple((CASES / f"gpu/{name}.txt").read_text().splitlines())
+    result = diagnosed(Failure(Culprit(0, "b", lines, exit=1)))
+    assert (result.cause.class_, result.retry) == expected
+
+
+# By number of an error of CUDA, with its text in libcudart 13: all others are of the program.
+OF_CUDA = {
+    2: ("memory", REPEATED),
+    35: ("gpu", NEVER),
+    46: ("gpu", ALWAYS),
+    209: ("gpu", NEVER),
+    214: ("gpu", ALWAYS),
+    220: ("gpu", ALWAYS),
+    714: ("gpu", ALWAYS),
+    802: ("gpu", ALWAYS),
+    803: ("gpu", NEVER),
+    804: ("gpu", NEVER),
+}
+ERRORS = json.loads((CASES / "gpu/cuda-errors.json").read_text())
+
+
+@pytest.mark.parametrize("number", ERRORS)
+def test_each_error_of_cuda_has_one_cause_in_the_words_of_each_library(number: str) -> None:
+    runtime, text, *driver = ERRORS[number]
+    lines = [f"torch.AcceleratorError: CUDA error: {text}", f"CUDARuntimeError: {runtime}: {text}"]
+    lines += [f"tensorflow InternalError: {name}: {text}" for name in driver]
+    found = [diagnosed(Failure(Culprit(0, "b", (line,), exit=1))) for line in lines]
+    expected = OF_CUDA.get(int(number), ("program", REPEATED))
+    assert {(one.cause.class_, one.retry) for one in found} == {expected}
+
+
 OF_MPIRUN = {"unreachable": "network", "no-program": "usage", "unnamed": "program"}
 
 
@@ -190,6 +233,19 @@ def test_a_kill_of_another_process_is_not_evidence(tmp_path: Path, text: str) ->
     started_rank(tmp_path, 1, is_inside=True)
     assert [*cgroups.of_rank(str(tmp_path), "1", lines)] == lines[1:], "names are all it knows"
     assert [*cgroups.of_rank(str(tmp_path), "2", lines)] == lines, "it could not write its start"
+
+
+@pytest.mark.parametrize("number", [13, 31, 43])
+def test_an_error_of_another_program_on_a_gpu_is_not_evidence(tmp_path: Path, number: int) -> None:
+    """Rank 1 is process 71. An error of the card itself counts, whoever saw it."""
+    text = "NVRM: Xid (PCI:0000:00:06): {}, pid={}, name=python3, channel 0x0000000a"
+    own, other = text.format(number, 71), text.format(number, 9)
+    card, unknown = text.format(79, 9), text.format(number, "'<unknown>'")
+    started_rank(tmp_path, 1)
+    lines = [other, own, card, unknown]
+    assert [*cgroups.of_rank(str(tmp_path), "1", lines)] == [own, card, unknown]
+    started_rank(tmp_path, 1, is_inside=True)
+    assert [*cgroups.of_rank(str(tmp_path), "1", lines)] == lines, "it has another number there"
 
 
 def test_kills_of_others_in_the_cgroup_of_a_rank_are_not_evidence(tmp_path: Path) -> None:
