@@ -16,7 +16,9 @@ def main() -> None:
 
     keep()
     from .installation import PREFIX
+    from .late_imports import import_invoke
 
+    import_invoke()
     import_module(f"{PREFIX}bootstrap.cli.program").main()
 
 

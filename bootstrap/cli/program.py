@@ -279,6 +279,8 @@ class Program(Fab):  # type: ignore[misc]
                 raise self._refused(wrong) from None
             except BrokenPipeError:
                 raise output_closed() from None
+            except Exit:  # before the next line, which loads yaml
+                raise
             except (UnknownFileType, OSError, UsageError, yaml.YAMLError) as wrong:
                 raise Exit(
                     f"{PROGRAM}: a configuration of Fabric or ssh: {wrong}", code=USAGE

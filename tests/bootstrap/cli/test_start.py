@@ -57,7 +57,12 @@ def started(folder: Path, *words: str, tree: Path = ROOT, **more: str) -> dict[s
 @pytest.mark.parametrize(
     ("words", "most", "without"),
     [
-        (["--list"], 66, {"tomllib", "bootstrap.plan", "bootstrap.ssh", "bootstrap.project"}),
+        (
+            ["--list"],
+            66,
+            {"tomllib", "bootstrap.plan", "bootstrap.ssh", "bootstrap.project"}
+            | {"unittest", "asyncio", "yaml"},
+        ),
         (
             ["train", "--hosts", "127.0.0.1:1", "--preset", "smoke"],
             248,
@@ -67,7 +72,8 @@ def started(folder: Path, *words: str, tree: Path = ROOT, **more: str) -> dict[s
         (
             ["status", "--hosts", "127.0.0.1:1"],
             226,
-            {"bootstrap.report", "tomllib", "urllib.request", "boto3", "google"},
+            {"bootstrap.report", "tomllib", "urllib.request", "boto3", "google"}
+            | {"unittest", "asyncio", "yaml"},
         ),
     ],
 )
@@ -78,6 +84,25 @@ def test_a_command_imports_what_it_needs(
     ours = [name for name in names if name.startswith(("bootstrap.", "railhead."))]
     assert not without & {*names}
     assert len(ours) <= most, len(ours)
+
+
+OWN_TASKS = """
+from fabric import task
+from invoke import MockContext, Result
+@task
+def mine(c):
+    mocked = MockContext(run=Result("out"))
+    print(mocked.run("ls").stdout, mocked.run.call_count, c.config.mine)
+"""
+
+
+def test_what_is_imported_late_is_there_for_tasks_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "fabfile.py").write_text(OWN_TASKS)
+    (tmp_path / "fabric.yaml").write_text("mine: read\n")
+    argv = [sys.executable, "-m", "railhead", "mine"]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert done.stdout == "out 1 read\n", done.stderr
 
 
 @pytest.mark.parametrize("in_cache", [False, True])
