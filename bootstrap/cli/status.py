@@ -188,13 +188,14 @@ def _show_hosts(
         there = _endpoints_on(sessions)
         chief = _chief(whole, run)
         if run and chief in sessions:
+            start_agent(sessions[chief], hosts[chief])
             report.add_run(run, _show_run(sessions[chief], run))
             if standby := takeover.lost_standby(sessions[chief], run, hosts):
                 print_lines(f"no standby: {standby} does not take over the run if {chief} is lost")
         elif run and chief in inventory.names:
             _show_lost_chief(chief, run, takeover.ready_standby(run, hosts))
             report.add_run(run, f"its chief, {chief}, is not reached")
-        _show_endpoints(inventory.name, sessions, there, report)
+        _show_endpoints(inventory.name, sessions, there, report, hosts)
     if sessions.failed:
         kind = HostsNotReached if sessions.out_of_reach else HostsFailed
         raise kind("some hosts cannot be reached", sessions.outcomes)
@@ -231,9 +232,10 @@ def _show_endpoints(
     sessions: Mapping[str, Session],
     there: Mapping[str, Sequence[str]],
     report: StatusReport,
+    facts: Mapping[str, HostFacts],
 ) -> None:
     """The endpoints that this user has deployed on these hosts, and others that are `there`: their
-    names by host."""
+    names by host. `facts` of the hosts, where they are known."""
     known = {(endpoint.host, endpoint.name): endpoint for endpoint in records.of_cluster(cluster)}
     others = [(host, name) for host, names in there.items() for name in names]
     for host, name in dict.fromkeys([*known, *others]):
@@ -244,7 +246,7 @@ def _show_endpoints(
             report.endpoints.append(EndpointStatus(name=name, host=host, state=what))
             continue
         if not session.has_agent:
-            start_agent(session)
+            start_agent(session, facts.get(host))
         try:
             endpoint = endpoint or on_host.read_endpoint(session, name, cluster)
             what, port = status_line(session, endpoint), endpoint.port
@@ -258,7 +260,7 @@ def _show_endpoints(
 def _show_endpoints_here(report: StatusReport) -> None:
     if records.of_cluster(None):
         with local_session() as session:
-            _show_endpoints(None, {HERE: session}, {}, report)
+            _show_endpoints(None, {HERE: session}, {}, report, {})
 
 
 def _runs_on(facts: HostFacts) -> tuple[str, ...]:
@@ -290,7 +292,6 @@ def _show_lost_chief(chief: str, run: Run, standby: str) -> None:
 
 
 def _show_run(chief: Session, run: Run) -> str:
-    start_agent(chief)
     state = state_of(chief, run)
     where = results.where(run, chief.host.name)
     if not local_state.is_recorded(run.run_id):

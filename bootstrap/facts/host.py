@@ -150,13 +150,16 @@ def _run_processes(out: str) -> tuple[RunProcess, ...]:
     return tuple(RunProcess(int(pid), id_, home) for pid, id_, home in fields if is_name(id_))
 
 
-# python3 is most often a link to one of the others, which then is not started twice.
+# python3 is most often a link to one of the others, which then is not started twice. Debian's
+# python3-minimal has no json; to import it takes as long as to start Python.
 _PYTHON_SEARCH = """seen=
 for p in python3.11 python3.12 python3.10 python3.13 python3; do
   q=$(command -v $p) || continue
   r=$(readlink -f "$q") || r=$q
   case $seen in *"|$r|"*) continue;; esac
-  v=$("$q" -I -S -B -c 'import sys, json; print("%d.%d" % sys.version_info[:2])') || continue
+  v=$("$q" -I -S -B -c 'import sys; from importlib.machinery import PathFinder
+if not PathFinder.find_spec("json"): sys.exit(1)
+print("%d.%d" % sys.version_info[:2])') || continue
   echo "$v $q"
   seen="$seen|$r|"
 done"""

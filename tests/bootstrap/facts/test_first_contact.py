@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -310,6 +311,31 @@ def test_a_name_of_a_dispatcher_that_fails_hides_no_other_name(
         (tmp_path / "bin" / name).symlink_to("dispatcher")
     path = f"{tmp_path}/bin:{os.defpath}"
     assert answer(shell, "pythons", tmp_path, path)["3.12"] == f"{tmp_path}/bin/python3.12"
+
+
+@each_shell
+def test_a_python_without_json_does_not_count(shell: list[str], tmp_path: Path) -> None:
+    empty = "import sys; sys.path.clear(); "
+    start = f'#!/bin/sh\nexec {sys.executable} -I -S -c "{empty}$5"\n'
+    lay(tmp_path, {"bin/python3.12": start})
+    lay(tmp_path, {"bin/python3": f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    pythons = answer(shell, "pythons", tmp_path, f"{tmp_path}/bin")
+    assert pythons == {own: f"{tmp_path}/bin/python3"}
+
+
+@each_shell
+@pytest.mark.parametrize(("vendor", "count"), [("10de", True), ("1d0f", False)])
+def test_packages_are_read_where_there_is_a_card(
+    shell: list[str], tmp_path: Path, vendor: str, count: bool
+) -> None:
+    for number, one in enumerate(("8086", vendor, "1af4")):
+        lay(tmp_path / f"sys/bus/pci/devices/0000:00:0{number}.0", {"vendor": f"0x{one}\n"})
+    query = "#!/bin/sh\necho installed linux-image 6.1\necho hold nvidia-driver\n"
+    lay(tmp_path, {"bin/dpkg-query": query})
+    path = f"{tmp_path}/bin:{os.defpath}"
+    assert bool(answer(shell, "packages", tmp_path, path)) is count
+    assert bool(answer(shell, "held", tmp_path, path)) is count
 
 
 @each_shell

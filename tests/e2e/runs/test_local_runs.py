@@ -110,6 +110,7 @@ def test_a_script_has_its_folder_arguments_and_secret_and_its_results_come_back(
     assert (results / "saved/saved_model.pb").read_text() == "graph"
 
     assert_few_requests(operator)
+    assert_status_reads_facts_once(operator)
     assert_secret_is_hidden(operator, done.out)
     assert_output_is_complete(results, done.out)
     assert_next_run_is_fresh(operator)
@@ -127,6 +128,13 @@ def assert_few_requests(operator: Operator) -> None:
     both = ["sh", "start", "listen", "dial", "ports", "tree", "write", "place_programs"]
     assert requests["h2"] == [*both, "make_temporary", "write"]
     assert requests["h1"] == [*both, "run", "make_temporary", "write", "start"]
+
+
+def assert_status_reads_facts_once(operator: Operator) -> None:
+    operator.fab("status").ended(0)
+    log = max((operator.home / ".railhead/logs").glob("*-status-*")).read_text()
+    assert len(re.findall(r"h1: sh: railhead_lists.* received", log)) == 1, log
+    assert "h1: agent read" in log
 
 
 def assert_secret_is_hidden(operator: Operator, out: str) -> None:
