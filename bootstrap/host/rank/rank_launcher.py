@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import time
 import types
@@ -12,6 +13,8 @@ from railhead.keras_patches.patch import after_import
 
 from ..base import sockets  # here: after a script has run, our modules cannot be imported
 
+# By this JAX knows mpirun, whose other variables it then reads. Open MPI 5 does not set it.
+OF_MPIRUN = "OMPI_MCA_orte_hnp_uri"
 PAUSE = 0.2  # seconds
 FOR_EVER = 10 * 365 * 86_400_000  # ms: mpirun ends the ranks if one of them fails
 
@@ -29,6 +32,7 @@ def of_jax(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
     process of a host one GPU; and those of Keras, which reads nothing from mpirun."""
     return {
         "JAX_COORDINATOR_ADDRESS": coordinator,
+        OF_MPIRUN: os.environ.get(OF_MPIRUN, f"0.0;tcp://{coordinator}"),
         "KERAS_BACKEND": "jax",
         "KERAS_DISTRIBUTION_JOB_ADDRESSES": coordinator,
         "KERAS_DISTRIBUTION_NUM_PROCESSES": str(run.size),

@@ -24,6 +24,7 @@ JAX = {
     "KERAS_DISTRIBUTION_JOB_ADDRESSES": "10.0.1.1:23001",
     "KERAS_DISTRIBUTION_NUM_PROCESSES": "4",
     "KERAS_DISTRIBUTION_PROCESS_ID": "3",
+    "OMPI_MCA_orte_hnp_uri": "0.0;tcp://10.0.1.1:23001",
 }
 TORCH = {"MASTER_ADDR": "10.0.1.1", "MASTER_PORT": "23001", "KERAS_BACKEND": "torch"}
 CASES: dict[str, tuple[str, tuple[RunHost, ...], str, int, dict[str, str]]] = {
@@ -63,6 +64,13 @@ def test_a_rank_gets_the_variables_of_its_launcher(
     variables: dict[str, str],
 ) -> None:
     assert rank_launcher.variables(run_of(launcher, hosts, coordinator), rank) == variables
+
+
+def test_what_mpirun_has_set_for_jax_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Open MPI 4.1 MPI itself reads it."""
+    monkeypatch.setenv("OMPI_MCA_orte_hnp_uri", "7.0;tcp://10.0.1.1:9")
+    found = rank_launcher.variables(run_of("jax", HOSTS, "10.0.1.1:23001"), 3)
+    assert found == JAX | {"OMPI_MCA_orte_hnp_uri": "7.0;tcp://10.0.1.1:9"}
 
 
 @pytest.mark.parametrize("launcher", ["horovod", "tensorflow"])
