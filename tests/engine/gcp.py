@@ -152,6 +152,7 @@ def environment(cloud: SharedCloud, folder: Path) -> dict[str, str]:
         **cloud.lists_env,
         f"{OVERRIDE}COMPUTE": cloud.compute.base,
         f"{OVERRIDE}CLOUDRESOURCEMANAGER": cloud.compute.root,
+        f"{OVERRIDE}ORGPOLICY": cloud.compute.root,
     }
 
 
