@@ -1,7 +1,8 @@
 """`--unchanged` skips a file of FILES that has passed today with the same files of DECIDE.
 
 It is a pytest plugin; tests/conftest.py loads it. FILES train for minutes and import nothing of
-`bootstrap` or `stacks`: a change there cannot fail them. They take part in no draw (draws.py).
+`bootstrap` or `stacks` but what DECIDE has: a change there cannot fail them. What one of them draws
+(draws.py) is drawn once a day.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ from e2e import kept_environments
 from passed import Passed
 from places import ROOT
 
-FILES = ("tests/training/*cases_*.py", "tests/training/strategies/test_strategies.py")
+FILES = (
+    *("tests/training/*cases_*.py", "tests/training/strategies/test_strategies.py"),
+    *("tests/training/data/test_buckets.py", "tests/keras_patches/test_trainings.py"),
+    "tests/keras_patches/test_horovod.py",
+)
 DECIDE = (
-    *("training", "railhead", "locks", "tests/training", "tests/samples", "tests/standins"),
-    *("tests/conftest.py", "tests/file_lock.py", "tests/places.py", "tests/time_budgets.py"),
-    *("tests/unchanged.py", "tests/workers.py", "bootstrap/host/rank/quick_import.py"),
+    *("training", "railhead", "locks", "examples", "tests/training", "tests/keras_patches"),
+    *("tests/samples", "tests/standins", "tests/conftest.py", "tests/draws.py"),
+    *("tests/file_lock.py", "tests/places.py", "tests/time_budgets.py", "tests/unchanged.py"),
+    *("tests/workers.py", "bootstrap/host/rank/quick_import.py"),
 )
 REASON = "it has passed today with the same files"
 CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
