@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from draws import drawn
 from e2e.local_hosts import wait_until
 from hosts.network import Network
 from hosts.systemd import SystemdHost
@@ -148,36 +149,46 @@ def seen(host: SystemdHost) -> dict[str, Any]:
     return json.loads(done.stdout) if done.returncode == 0 else {"looked": 0.0, "uses": []}
 
 
-@pytest.mark.parametrize("use", USES)
+def begin(host: SystemdHost, use: str) -> Callable[[], object]:
+    """Use the machine; what ends it."""
+    if command := USES[use]:
+        file = f"/user-{use.replace(' ', '-')}"
+        inside = ["setsid", "-f", "sh", "-c", f"echo $$ >{file}; exec {command} >/dev/null 2>&1"]
+        assert host.exec(*inside).returncode == 0
+        return lambda: host.exec("sh", "-c", f"kill $(cat {file})")
+    quiet = "-o StrictHostKeyChecking=no -o BatchMode=yes -o UserKnownHostsFile=/dev/null"
+    ssh = ["ssh", "-i", str(host.network.key), *quiet.split(), f"rail@{host.address}", "sleep 600"]
+    login = subprocess.Popen(ssh, stdin=subprocess.DEVNULL)
+
+    def log_out() -> None:
+        login.kill()
+        login.wait()
+
+    return log_out
+
+
 def test_a_machine_that_nobody_uses_powers_itself_off_and_one_in_use_does_not(
-    machine: Start, use: str
+    machine: Start,
 ) -> None:
-    """Six seconds stand for half an hour. The load of the machine that the tests run on does not
-    count here."""
+    """Each use is seen; the last one keeps the machine on. Six seconds stand for half an hour. The
+    load of the machine that the tests run on does not count here."""
+    last_use = drawn([*USES])
     host = machine("m1", cloud_config(8, 30))
     shown(host)
     assert host.read(IDLE_FILE) == "30\n"
     text = host.read(IDLE_TOOL)
     assert text.count("LOAD = 0.05") == 1
-    command = USES[use]
-    quiet = "-o StrictHostKeyChecking=no -o BatchMode=yes -o UserKnownHostsFile=/dev/null"
-    ssh = ["ssh", "-i", str(host.network.key), *quiet.split(), f"rail@{host.address}", "sleep 600"]
-    inside = ["setsid", "-f", "sh", "-c", f"echo $$ >/user; exec {command} >/dev/null 2>&1"]
-    login = subprocess.Popen(ssh, stdin=subprocess.DEVNULL) if command is None else None
-    if command:
-        assert host.exec(*inside).returncode == 0
-    wait_until(lambda: use in seen(host)["uses"], 30, "the use is seen")
+    ends = {use: begin(host, use) for use in USES}
+    wait_until(lambda: {*USES} <= {*seen(host)["uses"]}, 30, "the uses are seen")
+    for use in {*USES} - {last_use}:
+        ends[use]()
     host.write(IDLE_TOOL, text.replace("LOAD = 0.05", "LOAD = 2"))
     host.write(IDLE_FILE, "0.1\n")
     begun = seen(host)["looked"]
     wait_until(lambda: seen(host)["looked"] > begun + 8, 60, "it looks again")
     last = seen(host)
-    assert last["since"] == last["looked"] and last["uses"] == [use] and host.is_on
-    if login:
-        login.kill()
-        login.wait()
-    else:
-        host.exec("sh", "-c", "kill $(cat /user)")
+    assert last["since"] == last["looked"] and last["uses"] == [last_use] and host.is_on
+    ends[last_use]()
     host.wait_for_power_off()
 
 
