@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from draws import drawn
 from places import ROOT
 
 from benchmarks import __main__ as bench
@@ -25,8 +26,8 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
 
 
-@pytest.mark.parametrize("name", bench.BENCHMARKS)
-def test_a_benchmark_ends_with_its_figures(name: str, tmp_path: Path, shared_caches: Path) -> None:
+def test_a_benchmark_ends_with_its_figures(tmp_path: Path, shared_caches: Path) -> None:
+    name = drawn(tuple(bench.BENCHMARKS))
     if name == "fanout" and not shutil.which("rsync"):
         pytest.skip("pyinfra is at its fastest with rsync, which is not installed here")
     done = run(name, "--smallest", "--figures", tmp_path / "figures.json")

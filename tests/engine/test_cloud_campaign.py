@@ -36,7 +36,7 @@ def test_all_parts_pass_on_a_local_stack_and_are_recorded(
     record = Record("local", config, 1.0, campaign.usd_per_hour(config))
     # Horovod on a local stack: test_stack_lifecycle.py.
     failed = campaign.run(
-        parts.Campaign(record, clone, 0.2, launcher="tensorflow", epochs=80), clone
+        parts.Campaign(record, clone, 0.2, launcher="tensorflow", epochs=40), clone
     )
     assert not failed, failed
     names = [part.__name__ for part in (parts.doctor, *parts.WITH_MACHINES, *parts.AT_THE_END)]

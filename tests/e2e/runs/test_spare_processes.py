@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from draws import drawn
 from e2e import faults
 from e2e.local_hosts import Operator, marked, run_id, wait_until
 
@@ -75,9 +76,8 @@ def begun(operator: Operator, *words: str) -> str:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("launcher", ["horovod", "tensorflow"])
-def test_forks_of_the_spare_train_as_fresh_ranks_do(operator: Operator, launcher: str) -> None:
-    go = operator.folder / "go"
+def test_forks_of_the_spare_train_as_fresh_ranks_do(operator: Operator) -> None:
+    launcher, go = drawn(("horovod", "tensorflow")), operator.folder / "go"
     training = HOROVOD if launcher == "horovod" else MULTIWORKER
     operator.write("train.py", f"GO = {str(go)!r}\n{BEGIN}{training}{END}")
     run = begun(operator, "--script", "train.py", "--launcher", launcher)
