@@ -13,6 +13,8 @@ OF_YOU = {
     "(private-hosts.md) may reach mirrors",
     "RAILHEAD_DEBUG": "`1`: also show the debug log",
     "RAILHEAD_ADDRESS_SERVICE": "the service that reports your public address; empty: no request",
+    "RAILHEAD_BILLING_TABLE": "for [`fab costs --bill`](tasks-results.md#costs): the table of"
+    " Google's billing export",
     "RAILHEAD_DATA_CACHE": "on a host: the folder for data that is downloaded from buckets",
     "DEBIAN_MIRROR": "the archive from which nvcc comes, to compile Horovod for GPUs",
     "XDG_CACHE_HOME": "moves `~/.cache/railhead`",

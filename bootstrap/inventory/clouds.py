@@ -132,6 +132,7 @@ CLOUDS = {
         examiner=f"{CLOUDS_FOLDER}.gcp.examiner:checks",
         policy=f"{CLOUDS_FOLDER}.gcp.rights:policy",
         prices=f"{CLOUDS_FOLDER}.gcp.prices:rows",
+        bill=f"{CLOUDS_FOLDER}.gcp.bill:billed",
         areas=f"{CLOUDS_FOLDER}.gcp.areas:areas",
         scheme=COMMON_FACTS["gcp"].scheme,
         bucket=f"{CLOUDS_FOLDER}.gcp.gcs:open_bucket",

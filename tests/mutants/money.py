@@ -86,4 +86,32 @@ MUTANTS = [
         new="for n, s in {}.items()}",
         caught_by=("tests/bootstrap/lifecycle/test_deadlines.py", "-k", "budget"),
     ),
+    Mutant(
+        what="Google's credits are not deducted",
+        file="bootstrap/clouds/gcp/bill.py",
+        old="return Decimal(self.cost) + Decimal(self.credits)",
+        new="return Decimal(self.cost)",
+        caught_by=("tests/bootstrap/clouds/test_gcp_bill.py",),
+    ),
+    Mutant(
+        what="euros that Google has billed count as dollars",
+        file="bootstrap/clouds/gcp/bill.py",
+        old="return amount / Decimal(self.rate)",
+        new="return amount",
+        caught_by=("tests/bootstrap/clouds/test_gcp_bill.py",),
+    ),
+    Mutant(
+        what="rows of Google's bill that did not come cost nothing",
+        file="bootstrap/clouds/gcp/bigquery.py",
+        old="if len(found) != expected:",
+        new="if len(found) > expected:",
+        caught_by=("tests/bootstrap/clouds/test_gcp_bill.py",),
+    ),
+    Mutant(
+        what="any text may be the table of a query of BigQuery",
+        file="bootstrap/clouds/gcp/bill.py",
+        old="TABLE.fullmatch(table)",
+        new="TABLE.match(table)",
+        caught_by=("tests/bootstrap/clouds/test_gcp_bill.py",),
+    ),
 ]

@@ -13,6 +13,7 @@ from decimal import Decimal
 from railhead.documents.lazy import dataclass
 from railhead.money.amount import Amount
 
+from ...console.output import Reporter
 from ...errors import RailheadError
 from .client import AwsClient, connect, pages
 from .kinds import ID
@@ -53,12 +54,16 @@ class Answer:
     NextPageToken: str = ""
 
 
-def billed(since: date, until: date, client: AwsClient | None = None) -> dict[str, Amount]:
-    """What was billed from one day to another, both with them, by the ids of stacks.
+def billed(
+    since: date, until: date, report: Reporter, client: AwsClient | None = None
+) -> dict[str, Amount]:
+    """What was billed from one day to another, both with them, by the ids of stacks. `report` gets
+    what the request costs, and what people have to know of the answer.
 
     Raises:
         RailheadError: AWS does not answer, refuses, or bills in another currency.
     """
+    report(f"each page of its answer costs {PAGE_USD} USD")
     client = client or connect(LISTED_IN)
     listed = pages(
         Answer,
@@ -76,6 +81,8 @@ def billed(since: date, until: date, client: AwsClient | None = None) -> dict[st
     for group in (group for page in listed for span in page.ResultsByTime for group in span.Groups):
         own_id = group.Keys[0].partition("$")[2]
         found[own_id] = found.get(own_id, Amount()) + _amount(group.Metrics[METRIC])
+    if not found:
+        report(f"the tag {ID} is not active for cost allocation, or not for a day")
     return found
 
 

@@ -31,6 +31,7 @@ ENDPOINTS = {
     "cloudresourcemanager": "https://cloudresourcemanager.googleapis.com/",
     "iam": "https://iam.googleapis.com/",
     "cloudbilling": "https://cloudbilling.googleapis.com/",
+    "bigquery": "https://bigquery.googleapis.com/bigquery/v2/",
     "orgpolicy": "https://orgpolicy.googleapis.com/",
 }
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other endpoints

@@ -25,7 +25,7 @@ EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 THROTTLED = ("rateLimitExceeded", "userRateLimitExceeded")  # Compute's reasons, with status 403
 # What may be sent again although it may have succeeded: not an insert.
-REPEATED = re.compile(r"/(start|stop|setScheduling)$|/batch/storage/|/upload/|:[A-Za-z]+$")
+REPEATED = re.compile(r"/(start|stop|setScheduling|queries)$|/batch/storage/|/upload/|:[A-Za-z]+$")
 AS_UPLOADED = {"params": {"alt": "media"}, "headers": {"Accept-Encoding": "identity"}}
 Properties = Mapping[str, str | Mapping[str, str]]  # of an object
 NONE: Properties = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -19,7 +19,7 @@ from ...console.text import clean, percent, table_lines
 from ...costs import ledger
 from ...costs.bill import History, Period, cost_of, hours, idle_seconds, moment
 from ...costs.ledger import Ledger
-from ...errors import Command, RailheadError
+from ...errors import Command, RailheadError, UsageError
 from ...inventory import local_state
 from ...inventory.clouds import CLOUDS
 from ...lifecycle import power
@@ -28,11 +28,11 @@ from ...report.facts import moment as seconds_of
 from ...report.listing import known_runs
 
 DIFFERENCE = (
-    "the cloud's figures are hours late, and have taxes, traffic, free tiers "
+    "the cloud's figures are hours to a day late, and have taxes, traffic, free tiers, credits "
     "and what was made outside Railhead with these tags"
 )
 BILL = Command("costs", bill=True)
-NOT_BILLED = "no figure: the tag railhead:id is not active for cost allocation, or not for a day"
+NOT_BILLED = "no figure: its cloud has billed nothing with the stack's id, or not yet"
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,10 @@ def costs(options: CostsOptions, now: float | None = None) -> None:
     """Print the costs of the last days, and their sum.
 
     Raises:
-        RailheadError: with --bill, the cloud refuses.
+        UsageError: --bill of runs, which the clouds do not know.
     """
+    if options.bill and options.by == "run":
+        raise UsageError("--bill has figures of stacks and of people, not of runs", hint=BILL)
     now = time.time() if now is None else now
     period = Period(now - options.since * 86_400, now)
     rows = _of_runs(period) if options.by == "run" else _of_stacks(period, options)
@@ -232,19 +234,27 @@ def _history(one: Ledger, period: Period) -> History:
     return found
 
 
-def _billed(ledgers: Iterable[str], period: Period) -> dict[str, Amount]:
-    """What the clouds have billed, by the ids of stacks."""
+def _billed(ledgers: Mapping[str, Ledger], period: Period) -> dict[str, Amount]:
+    """What the clouds of these ledgers have billed, by the ids of stacks."""
     found: dict[str, Amount] = {}
     first, last = (moment(at).date() for at in (period.since, period.until))
-    for cloud, kind in CLOUDS.items():
-        if kind.bill:
-            print_lines(f"{cloud}: each page of its answer costs 0.01 USD")
-            found |= _read_bill(kind.bill, first, last)
-        elif kind.in_cloud:
-            print_lines(f"{cloud}: its bill is only in its export to BigQuery, which is not read")
+    for cloud in sorted({one.cloud for one in ledgers.values()}):
+        found |= _bill_of(cloud, first, last)
     return found
 
 
-def _read_bill(name: str, first: date, last: date) -> dict[str, Amount]:
-    found: dict[str, Amount] = base.load(name)(first, last)
+def _bill_of(cloud: str, first: date, last: date) -> dict[str, Amount]:
+    """What a cloud has billed; nothing, with the reason printed, where it does not answer."""
+
+    def report(line: str) -> None:
+        print_lines(f"{cloud}: {line}")
+
+    name = CLOUDS[cloud].bill
+    if name is None:
+        return {}
+    try:
+        found: dict[str, Amount] = base.load(name)(first, last, report)
+    except RailheadError as error:
+        report(f"no figures: {error}")
+        return {}
     return found

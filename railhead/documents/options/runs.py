@@ -395,8 +395,9 @@ class CostsOptions:
     by: str = option("stack", "run, stack or person", choices=("run", "stack", "person"))
     bill: bool = option(
         False,
-        "also what the cloud has billed, by the tags; AWS takes 0.01 USD for each page",
-        doc="also what the cloud has billed, by the tags: AWS Cost Explorer, at 0.01 USD a page",
+        "also what the cloud has billed, by the tags; AWS takes 0.01 USD a page, Google up to 0.10",
+        doc="also what the cloud has billed, by the tags: Cost Explorer, 0.01 USD a page, or"
+        " BigQuery, at most 0.10 USD",
     )
 
 

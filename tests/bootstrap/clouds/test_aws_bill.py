@@ -55,7 +55,9 @@ class Explorer:
         self.stub.add_response("get_cost_and_usage", answer, query)
 
     def billed(self) -> dict[str, str]:
-        return {key: str(usd) for key, usd in bill.billed(SINCE, UNTIL, self.call).items()}
+        self.lines: list[str] = []
+        found = bill.billed(SINCE, UNTIL, self.lines.append, self.call)
+        return {key: str(usd) for key, usd in found.items()}
 
 
 @pytest.fixture
@@ -67,11 +69,12 @@ def test_the_days_and_pages_of_each_stack_are_added(explorer: Explorer) -> None:
     explorer.page(("c-1", "1.052"), ("c-2", "0.5"), next_="2")
     explorer.page(("c-1", "0.2080000001"), more="2")
     assert explorer.billed() == {"c-1": "1.26 USD", "c-2": "0.50 USD"}
+    assert len(explorer.lines) == 1 and "0.01 USD" in explorer.lines[0]
 
 
 def test_nothing_is_billed_before_the_tag_is_active(explorer: Explorer) -> None:
     explorer.page()
-    assert explorer.billed() == {}
+    assert explorer.billed() == {} and "railhead:id" in explorer.lines[-1]
 
 
 @pytest.mark.parametrize("code", ["DataUnavailableException", "AccessDeniedException"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -16,8 +17,9 @@ from bootstrap.clouds import base
 from bootstrap.clouds.base import InstanceState, SpotOffer
 from bootstrap.console.output import json_output
 from bootstrap.costs.ledger import BilledMachine, Ledger, Start
-from bootstrap.errors import RailheadError
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.clouds import CLOUDS
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import power
@@ -47,9 +49,11 @@ def machine(name: str, since: float, until: float | None, **changes: Any) -> Bil
     return replace(BilledMachine(name, start.at, end, (start,), PARTS), **changes)
 
 
-def keep(own_id: str, stack: str, *machines: BilledMachine, owner: str = "ann") -> None:
+def keep(
+    own_id: str, stack: str, *machines: BilledMachine, owner: str = "ann", cloud: str = "aws"
+) -> None:
     each = {f"{own_id}-{m.name}": m for m in machines}
-    one = Ledger(f"cluster-{stack}", stack, "aws", owner, each, "us-east-1")
+    one = Ledger(f"cluster-{stack}", stack, cloud, owner, each, "us-east-1")
     atomic_write(local_state.home() / f"costs/{own_id}.json", json.dumps(encode(one)))
 
 
@@ -220,22 +224,68 @@ def test_a_run_that_works_still_uses_its_machines(
     assert read == ["time"]
 
 
+Requests = list[tuple[str, int]]  # which function of the registry, for how many days
+
+
+@pytest.fixture
+def bills(monkeypatch: pytest.MonkeyPatch) -> Requests:
+    """AWS has billed c-1; Google refuses."""
+    sent: Requests = []
+
+    def load(name: str) -> Any:
+        def billed(since: Any, until: Any, report: Any) -> dict[str, Amount]:
+            sent.append((name.split(".")[-2], (until - since).days))
+            report("that costs 0.01 USD")
+            if sent[-1][0] == "gcp":
+                raise RailheadError("Google refuses", hint="gcloud x")
+            return {"c-1": Amount.of("5.61")}
+
+        return billed
+
+    monkeypatch.setattr(base, "load", load)
+    return sent
+
+
 def test_the_clouds_bill_is_beside_ours_and_the_difference_is_explained(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], bills: Requests
 ) -> None:
+    """Google has no stack here, and gets no request."""
     keep("c-1", "gpu", machine("h1", 20, 10))
     keep("c-2", "lab", machine("h1", 4, 2))
-    days: list[Any] = []
-
-    def billed(since: Any, until: Any) -> dict[str, Amount]:
-        days.append((until - since).days)
-        return {"c-1": Amount.of("5.61")}
-
-    monkeypatch.setattr(base, "load", lambda name: billed)
     costs.costs(CostsOptions(bill=True), NOW)
     printed = capsys.readouterr().out
-    assert "0.01 USD" in printed and "5.61 USD" in printed and days == [30]
+    assert "aws: that costs 0.01 USD" in printed and "5.61 USD" in printed
     assert costs.DIFFERENCE in printed and costs.NOT_BILLED in printed
+    assert bills == [("aws", 30)]
+
+
+def test_a_cloud_that_refuses_takes_no_figures_from_the_other(
+    capsys: pytest.CaptureFixture[str], bills: Requests
+) -> None:
+    keep("c-1", "gpu", machine("h1", 20, 10))
+    keep("c-2", "lab", machine("h1", 4, 2), cloud="gcp")
+    costs.costs(CostsOptions(bill=True), NOW)
+    printed = capsys.readouterr().out
+    assert "gcp: no figures: Google refuses" in printed and "gcloud x" in printed
+    assert "5.61 USD" in printed and [name for name, _ in bills] == ["aws", "gcp"]
+
+
+def test_the_clouds_get_no_request_for_the_bill_of_runs(bills: Requests) -> None:
+    run("20261101-000000-aaaa", "cluster-gpu", 18, 10)
+    with pytest.raises(UsageError, match="not of runs"):
+        costs.costs(CostsOptions(bill=True, by="run"), NOW)
+    assert not bills
+
+
+def test_each_bill_of_the_registry_is_there() -> None:
+    assert {name for name, kind in CLOUDS.items() if kind.bill} == {"aws", "gcp"}
+    for kind in CLOUDS.values():
+        if kind.bill:
+            assert list(inspect.signature(base.load(kind.bill)).parameters)[:3] == [
+                "since",
+                "until",
+                "report",
+            ]
 
 
 def test_spot_machines_cost_the_price_of_each_time(
