@@ -15,6 +15,7 @@ from pathlib import Path
 from railhead.documents.codec import decode, encode
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import is_name
+from railhead.documents.times import moment
 
 from . import local_state
 from .files import atomic_write
@@ -104,19 +105,12 @@ def describe(machines: Mapping[str, str], cluster_id: str | None) -> list[str]:
 
 
 def _may_run(machine: str, known: KnownMachine | None) -> str:
-    until = _time(known.until) if known and known.until else None
+    until = moment(known.until) if known and known.until else None
     if until is None:
         return f"{machine} may run; when its cloud stops it is not known here"
     if until < datetime.now(timezone.utc):
         return f"{machine}: its cloud was to stop it at {until:%Y-%m-%d %H:%M} UTC; it may run"
     return f"{machine} may run; its cloud stops it at {until:%Y-%m-%d %H:%M} UTC"
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text).astimezone(timezone.utc)
-    except ValueError:
-        return None
 
 
 def forget(cluster_id: str | None) -> None:

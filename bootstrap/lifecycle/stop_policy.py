@@ -12,6 +12,7 @@ from railhead.documents.options.runs import EndingOptions
 from railhead.documents.runs.result import Result
 from railhead.documents.runs.run import Stop
 from railhead.documents.runs.state import Machines
+from railhead.documents.times import moment
 from railhead.money import host
 
 from ..clouds import base
@@ -243,11 +244,9 @@ def describe_kept(stop: Stop, result: Result, inventory: Inventory) -> str:
     minutes = stop.keep_minutes
     if not minutes:
         return f"the machines stop now; {Command('status', **inventory.target)} says when they have"
-    ended = result.ended
     until = ""
     with suppress(OverflowError):  # of a host that names the year 9999
-        if ended:
-            start = datetime.fromisoformat(ended.replace("Z", "+00:00"))
+        if start := moment(result.ended):
             until = f"until {start + timedelta(minutes=minutes):%H:%M} UTC "
     return (
         f"the machines are kept {until}({minutes:g} min{price(inventory)}), then they stop; "

@@ -3,10 +3,8 @@ results were written on a host."""
 
 from __future__ import annotations
 
-import calendar
 import contextlib
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -305,14 +303,6 @@ def _is_small(path: Path) -> bool:
 def read_evaluation(results: Path) -> Evaluation:
     """evaluation.json of a run; NONE if there is none."""
     return decode(Evaluation, object_in(results / "evaluation.json"))
-
-
-def moment(text: str | None, form: str = "%Y-%m-%dT%H:%M:%SZ") -> float | None:
-    """Seconds since 1970 of a time such as 2026-11-22T10:22:43Z; None if it is not a time."""
-    try:
-        return float(calendar.timegm(time.strptime(text or "", form)))
-    except (ValueError, OverflowError):
-        return None
 
 
 def ranks(facts: RunFacts) -> dict[str, list[Record]]:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from railhead.documents.runs.run import MOST_RETRIES
+from railhead.documents.times import seconds
 
 from ..console.charts import pictures
 from ..console.charts.pictures import Span
 from ..console.markup import Markup, element, joined
 from ..console.text import duration
-from .facts import RunFacts, moment
+from .facts import RunFacts
 from .html import details, table
 
 EVENTS = 40
@@ -24,9 +25,9 @@ def events_of(facts: RunFacts) -> list[tuple[float, str]]:
     """(time, event) in the order of time; times in seconds since 1970."""
     created, result = facts.document.created if facts.document else None, facts.result
     events = [
-        (moment(created), "hosts ready; the run is sent to them"),
-        (moment(result.started if result else None), "the supervisor starts the ranks"),
-        (moment(result.ended if result else None), f"the run ends: {facts.state}"),
+        (seconds(created), "hosts ready; the run is sent to them"),
+        (seconds(result.started if result else None), "the supervisor starts the ranks"),
+        (seconds(result.ended if result else None), f"the run ends: {facts.state}"),
     ]
     for record in facts.records:
         if record.kind == "epoch":
@@ -46,7 +47,7 @@ def _stops(facts: RunFacts) -> list[tuple[float | None, str]]:
     for host in facts.stops:
         hosts.setdefault(facts.stops[host], []).append(host)
     return [
-        (moment(at, "%Y-%m-%d %H:%M:%S UTC"), f"stopped, as the cloud reports: {', '.join(names)}")
+        (seconds(at.replace(" UTC", "Z")), f"stopped, as the cloud reports: {', '.join(names)}")
         for at, names in hosts.items()
     ]
 
@@ -62,9 +63,9 @@ def _spans(facts: RunFacts, first: float) -> Iterator[Span]:
         return max(at - first, 0.0) if at is not None and 0 <= at < LATEST else None
 
     result = facts.result
-    created = since(moment(facts.document.created if facts.document else None))
-    started = since(moment(result.started if result else None))
-    ended = since(moment(result.ended if result else None))
+    created = since(seconds(facts.document.created if facts.document else None))
+    started = since(seconds(result.started if result else None))
+    ended = since(seconds(result.ended if result else None))
     if created is not None and started is not None:
         yield Span("start", "the run is sent to the hosts", created, started)
     first_steps = (r.time for r in facts.records if r.kind == "first_step")

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+from railhead.documents import times
 from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
 from railhead.money.host import DiskSpec
@@ -325,10 +326,7 @@ def with_tags(resource: Resource, tags: Mapping[str, str]) -> Resource:
 def moment(value: Any) -> str:
     """A time of the AWS SDK, an object or its text, for people; empty for None."""
     if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
-        except ValueError:
-            return ""
+        value = times.moment(value)
     if not isinstance(value, datetime):
         return ""
     return f"{value.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
+from railhead.documents.times import moment
 from railhead.installation import ADD_STACKS
 
 from ...console import log
@@ -145,11 +146,8 @@ def credentials_end() -> datetime | None:
     end = getattr(credentials, "_expiry_time", None)  # there is no public name for it
     if isinstance(end, datetime):
         return end.astimezone(timezone.utc)
-    text = os.environ.get("AWS_CREDENTIAL_EXPIRATION", "")  # of `aws configure export-credentials`
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
+    # Of `aws configure export-credentials`.
+    return moment(os.environ.get("AWS_CREDENTIAL_EXPIRATION"))
 
 
 def checked(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.lazy import dataclass
+from railhead.documents.times import seconds
 
 from ..base import SpotOffer
 from .client import AwsClient, ask, pages
@@ -115,8 +116,7 @@ class Instance:
     def stopped(self) -> float | None:
         """When it was stopped or terminated last, by EC2's text: `(2026-11-01 10:00:00 GMT)`."""
         found = STOPPED_AT.search(self.StateTransitionReason)
-        at = datetime.fromisoformat(f"{found[1]}+00:00") if found else None
-        return seconds_of(at)
+        return seconds(f"{found[1]}Z") if found else None
 
     @property
     def is_spot(self) -> bool:

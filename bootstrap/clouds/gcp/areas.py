@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime, timezone
 from functools import partial
 from typing import TypeVar
 
+from railhead.documents import times
 from railhead.documents.lazy import dataclass
 from railhead.money.host import DiskSpec
 from railhead.money.table import shipped
@@ -299,8 +299,5 @@ def _remove_bucket(store: Gcs, with_content: bool) -> None:
 
 def moment(text: str) -> str:
     """A time as Google writes it, for people; empty for none."""
-    try:
-        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return ""
-    return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    at = times.moment(text)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else ""

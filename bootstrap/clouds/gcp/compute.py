@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 from railhead.documents.lazy import dataclass
+from railhead.documents.times import moment
 
 from .listed import Aggregated, OfScope
 
@@ -147,21 +148,9 @@ class Instance:
     def ends(self) -> datetime | None:
         """When Compute stops it while it runs: its timestamp, or start time plus duration."""
         if own := self.resourceStatus.scheduling.terminationTimestamp:
-            return _moment(own)
-        began = self.lastStartTimestamp
-        return _moment(began) + timedelta(seconds=int(self.seconds)) if began else None
-
-
-def seconds_of(text: str) -> float | None:
-    """A time of Compute as seconds since 1970; None where it has none."""
-    try:
-        return _moment(text).timestamp()
-    except (ValueError, OverflowError):
-        return None
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
+            return moment(own)
+        began = moment(self.lastStartTimestamp)
+        return began + timedelta(seconds=int(self.seconds)) if began else None
 
 
 @dataclass(frozen=True)

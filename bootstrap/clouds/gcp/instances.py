@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, TypeVar
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.times import seconds
 from railhead.documents.uri import bucket_uri
 from railhead.money.host import DiskSpec
 
@@ -27,7 +28,7 @@ from ..base import (
     utc_now,
 )
 from .client import GoogleClient, connect, wait_for_operation
-from .compute import Disk, Firewall, Firewalls, GuestAttributes, Instance, seconds_of
+from .compute import Disk, Firewall, Firewalls, GuestAttributes, Instance
 from .gcs import Gcs
 
 T = TypeVar("T")
@@ -246,9 +247,9 @@ def _instance_state(instance: Instance | None, host: Host, now: str) -> Instance
         now,
         reason,
         serial=instance.id,
-        created=seconds_of(instance.creationTimestamp),
-        started=seconds_of(instance.lastStartTimestamp),
-        stopped=seconds_of(instance.lastStopTimestamp),
+        created=seconds(instance.creationTimestamp),
+        started=seconds(instance.lastStartTimestamp),
+        stopped=seconds(instance.lastStopTimestamp),
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from decimal import Decimal
 
 from railhead.documents.carbon.energy import MOST, two_digits
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.run import RunDocument
+from railhead.documents.times import seconds
 from railhead.money import host
 
 from ...console.text import clean
@@ -27,7 +27,7 @@ class CostSoFar:
     def __init__(self, run: RunDocument) -> None:
         parts = tuple(map(host.read_part, run.prices))
         self.per_hour = host.per_hour(parts, len(run.hosts))
-        self.since = since(run.created)
+        self.since = seconds(run.created)
 
     def at(self, time_: float | None) -> str:
         """`, 0.31 USD`, at a time of a record; empty where the hosts cost nothing."""
@@ -52,11 +52,3 @@ def carbon_lines(chief: Session, run: Run) -> list[str]:
     entry = record(lines[-1]) if lines else None
     text = carbon_so_far(entry) if entry else ""
     return [f"energy so far: {text[2:]}"] if text else []
-
-
-def since(created: str) -> float | None:
-    """The time in a run document, seconds since 1970; None for a text that is not one."""
-    try:
-        return datetime.fromisoformat(created.replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        return None

@@ -11,6 +11,7 @@ from railhead.documents.carbon.energy import two_digits
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.runs import CostsOptions
 from railhead.documents.outputs import CostRow, CostsOutput
+from railhead.documents.times import seconds
 from railhead.money.amount import Amount, total
 
 from ...clouds import base
@@ -24,7 +25,6 @@ from ...inventory import local_state
 from ...inventory.clouds import CLOUDS
 from ...lifecycle import power
 from ...report.facts import RunFacts
-from ...report.facts import moment as seconds_of
 from ...report.listing import known_runs
 
 DIFFERENCE = (
@@ -151,8 +151,8 @@ def _grams(run: RunFacts, period: Period) -> float | None:
 
 
 def _span(run: RunFacts) -> tuple[float, float] | None:
-    begin = seconds_of(run.result.started) if run.result else None
-    end = seconds_of(run.result.ended) if run.result else None
+    begin = seconds(run.result.started) if run.result else None
+    end = seconds(run.result.ended) if run.result else None
     return (begin, end) if begin is not None and end is not None else None
 
 
@@ -189,7 +189,7 @@ def _busy(runs: Iterable[RunFacts], now: float) -> Iterator[tuple[str, str, tupl
     """The cluster, the host and the time of each run. One without a result, which works or was not
     fetched, counts until now."""
     for run in runs:
-        created = seconds_of(run.document.created) if run.document and not run.result else None
+        created = seconds(run.document.created) if run.document and not run.result else None
         if span := _span(run) if created is None else (created, now):
             yield from ((run.cluster, host, span) for host in run.hosts)
 

@@ -6,7 +6,6 @@ docs/architecture.md describes each key.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 
 from railhead.documents.carbon.energy import Carbon
 from railhead.documents.cluster import DECIMAL
@@ -16,6 +15,7 @@ from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.evaluation import NONE, Evaluation, Reported
 from railhead.documents.runs.stall import Stall
 from railhead.documents.runs.swept import NotSwept, Swept
+from railhead.documents.times import moment
 
 FINAL = ("succeeded", "failed", "cancelled")
 LINE = 200  # characters of a line of a host in a summary
@@ -24,10 +24,7 @@ LARGEST = 10**11  # of a number of seconds: as seconds since 1970 it is the year
 
 def is_time(text: str) -> bool:
     """Whether a text is a time such as 2026-11-22T10:22:43Z."""
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).tzinfo is not None
-    except ValueError:
-        return False
+    return moment(text) is not None
 
 
 TIME = (is_time, "a time such as 2026-11-22T10:22:43Z")

@@ -1,0 +1,20 @@
+"""Times as documents and clouds write them: RFC 3339, such as 2026-11-22T10:22:43Z."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+
+def moment(text: str | None) -> datetime | None:
+    """A time, UTC; None for a text that is none, or that has no time zone."""
+    try:
+        at = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
+        return at.astimezone(timezone.utc) if at.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def seconds(text: str | None) -> float | None:
+    """The same in seconds since 1970."""
+    at = moment(text)
+    return at.timestamp() if at else None
