@@ -129,6 +129,17 @@ def test_the_text_has_both_parts_the_method_and_the_source() -> None:
     assert unknown.text.startswith("0.062 kWh: measured 0.05 (GPUs), estimated 0.012 ")
 
 
+def test_the_energy_of_a_short_run_is_in_wh() -> None:
+    """A second of 10 W is 0.0000028 kWh."""
+    texts = {0.0: "0 kWh", 2.8e-6: "0.0028 Wh", 0.0043: "4.3 Wh", 0.01: "0.01 kWh", 3.0: "3 kWh"}
+    assert {kwh: energy.energy_text(kwh) for kwh in texts} == texts
+    short = replace(HOST, seconds=36.0, gpu_counter=1800.0, gpu_power=1800.0)
+    unknown, known = carbon_of([short], None), carbon_of([short], GRID)
+    assert unknown and known
+    assert unknown.text.startswith("0.62 Wh: measured 0.5 (GPUs), estimated 0.12 ")
+    assert unknown.total == "0.62 Wh" and "; 0.71 Wh with PUE" in known.text
+
+
 def test_two_digits() -> None:
     values = {
         0.000434: "0.00043",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from railhead.documents.carbon.energy import MOST, two_digits
+from railhead.documents.carbon.energy import MOST, energy_text, two_digits
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.times import seconds
@@ -40,10 +40,12 @@ class CostSoFar:
 
 def carbon_so_far(entry: Record) -> str:
     """`, 0.031 kWh, 13 gCO2e`; without what is not known, or no such number."""
-    units = {"kwh": "kWh", "gco2e": "gCO2e"}
-    values = {unit: entry.figure(name) for name, unit in units.items()}
-    known = {unit: v for unit, v in values.items() if v is not None and 0 <= v <= MOST}
-    return "".join(f", {two_digits(value)} {unit}" for unit, value in known.items())
+    kwh, grams = (
+        value if value is not None and 0 <= value <= MOST else None
+        for value in map(entry.figure, ("kwh", "gco2e"))
+    )
+    energy = "" if kwh is None else f", {energy_text(kwh)}"
+    return energy if grams is None else f"{energy}, {two_digits(grams)} gCO2e"
 
 
 def carbon_lines(chief: Session, run: Run) -> list[str]:

@@ -121,7 +121,7 @@ class Carbon:
     def total(self) -> str:
         """For a table: 430 gCO2e; 0.2 kWh where the grid is not known."""
         grams = self.grams(self.kwh)
-        return f"{two_digits(self.kwh)} kWh" if grams is None else f"{two_digits(grams)} gCO2e"
+        return energy_text(self.kwh) if grams is None else f"{two_digits(grams)} gCO2e"
 
     def of(self, seconds: float) -> Carbon:
         """That of a part of the run, in which all machines work as in all of it."""
@@ -140,20 +140,32 @@ class Carbon:
         Each number has two digits: sources for one place differ by a quarter.
         """
         if self.grid is None:
-            total, parts, unit = self.kwh, (self.gpu_kwh, self.other_kwh), "kWh"
+            unit, per = unit_of(self.kwh)
             end = "the carbon of this grid is not known"
         else:
-            per = self.grid.g_per_kwh
-            total, parts, unit = self.kwh * per, (self.gpu_kwh * per, self.other_kwh * per), "gCO2e"
+            unit, per = "gCO2e", self.grid.g_per_kwh
             end = (
-                f"{two_digits(self.kwh)} kWh with PUE {self.grid.pue:g};"
+                f"{energy_text(self.kwh)} with PUE {self.grid.pue:g};"
                 f" {per:g} g/kWh ({self.grid.source} {self.grid.year}, {self.grid.place})"
             )
-        measured, estimated = map(two_digits, parts)
+        total, measured, estimated = (
+            two_digits(kwh * per) for kwh in (self.kwh, self.gpu_kwh, self.other_kwh)
+        )
         return (
-            f"{two_digits(total)} {unit}: measured {measured} (GPUs), estimated {estimated}"
+            f"{total} {unit}: measured {measured} (GPUs), estimated {estimated}"
             f" (CPUs, memory); {end}; method {self.method}"
         )
+
+
+def unit_of(kwh: float) -> tuple[str, float]:
+    """The unit in which an energy is shown, and how many are a kWh: Wh for a short run."""
+    return ("Wh", 1000.0) if 0 < kwh < 0.01 else ("kWh", 1.0)
+
+
+def energy_text(kwh: float) -> str:
+    """1.2 kWh, 0.031 kWh, 4.3 Wh."""
+    unit, per = unit_of(kwh)
+    return f"{two_digits(kwh * per)} {unit}"
 
 
 def two_digits(value: float) -> str:

@@ -94,6 +94,7 @@ def test_the_line_of_a_run_has_its_carbon_so_far() -> None:
     ]  # fmt: skip
     for wrong, says in (
         ({"kwh": 0.5, "gco2e": None}, ", 0.5 kWh"),
+        ({"kwh": 0.0043, "gco2e": 1.8}, ", 4.3 Wh, 1.8 gCO2e"),
         ({"kwh": 1e300, "gco2e": -1}, ""),
         ({"kwh": "x", "gco2e": float("nan")}, ""),
     ):
