@@ -20,6 +20,7 @@ from bootstrap.clouds.gcp import prices  # noqa: E402
 from bootstrap.clouds.gcp.client import GoogleClient  # noqa: E402
 from bootstrap.clouds.gcp.prices import Catalogue, Sku, Skus, price  # noqa: E402
 from bootstrap.errors import RailheadError  # noqa: E402
+from bootstrap.host.buckets import repeats  # noqa: E402
 from railhead.documents.codec import decode  # noqa: E402
 from railhead.money import host  # noqa: E402
 from railhead.money.bill import UnknownPrice  # noqa: E402
@@ -190,10 +191,11 @@ def test_a_price_of_another_form_is_refused(change: str) -> None:
 
 
 class Pages:
-    """The catalogue in two pages, served; `missing`: the second one is refused."""
+    """The catalogue in two pages, served; `missing`: the second one is refused; `throttled`: so
+    many requests before it is served."""
 
     def __init__(self) -> None:
-        self.missing = False
+        self.missing, self.throttled = False, 0
         self.requested: list[dict[str, list[str]]] = []
 
     def answer(self, call: Call) -> Answer:
@@ -201,6 +203,9 @@ class Pages:
         self.requested.append(query)
         assert urlsplit(call.target).path == "/v1/services/6F81-5844-456A/skus"
         assert query.keys() <= {"pageSize", "currencyCode", "pageToken"}
+        if self.throttled:
+            self.throttled -= 1
+            return 429, error(429, "rateLimitExceeded")
         if "pageToken" not in query:
             return 200, {"skus": SKUS[:3], "nextPageToken": "2"}
         return (403, error(403, "forbidden")) if self.missing else (200, {"skus": SKUS[3:]})
@@ -224,6 +229,14 @@ def read() -> Rates:
 def test_all_pages_are_read(pages: Pages) -> None:
     assert per_hour(read(), spot=False) == "0.5724 USD"
     assert [one["currencyCode"] for one in pages.requested] == [["USD"]] * 2
+
+
+def test_a_catalogue_that_is_throttled_twice_is_read(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeats, "sleep", lambda seconds: None)
+    pages.throttled = 2
+    assert per_hour(read(), spot=False) == "0.5724 USD" and len(pages.requested) == 4
 
 
 def test_half_a_catalogue_is_none(pages: Pages) -> None:
