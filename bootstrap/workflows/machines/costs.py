@@ -32,7 +32,7 @@ DIFFERENCE = (
     "and what was made outside Railhead with these tags"
 )
 BILL = Command("costs", bill=True)
-NOT_BILLED = "no figure: its cloud has billed nothing with the stack's id, or not yet"
+NOT_BILLED = "no figure: its cloud gives none, or has billed nothing with the stack's id yet"
 
 
 @dataclass(frozen=True)
