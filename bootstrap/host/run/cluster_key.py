@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -65,47 +66,55 @@ def main(folder: str) -> None:
         key = file.read()
     place = f"/tmp/railhead-key-{os.urandom(8).hex()}"  # a socket needs a short path
     os.mkdir(place, 0o700)
-    socket = os.path.join(place, "agent")
+    door = os.path.join(place, "agent")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with agent_with(key, socket), removed(path, key):
+        with agent_with(key, door), removed(path, key):
             with open(held, "w") as note:
-                note.write(f"{os.getpid()} {socket}\n")
+                note.write(f"{os.getpid()} {door}\n")
             os.remove(path)
-            print(socket, flush=True)
+            print(door, flush=True)
             sys.stdin.buffer.read()
     finally:
         with contextlib.suppress(OSError):
             os.remove(held)
         with contextlib.suppress(FileNotFoundError):
-            os.remove(socket)
+            os.remove(door)
         with contextlib.suppress(OSError):
             os.rmdir(place)
 
 
 @contextlib.contextmanager
-def agent_with(key: bytes, socket: str) -> Iterator[None]:
+def agent_with(key: bytes, path: str) -> Iterator[None]:
     """An ssh-agent that has this key, at this socket.
 
     Raises:
         OSError, subprocess.SubprocessError: there is none, or it does not take the key.
     """
     agent = subprocess.Popen(
-        ["ssh-agent", "-D", "-a", socket],
+        ["ssh-agent", "-D", "-a", path],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         preexec_fn=end_with_parent,
     )
     try:
         until = time.monotonic() + START_SECONDS
-        while not os.path.exists(socket) and time.monotonic() < until:
+        while not listens(path) and time.monotonic() < until:
             time.sleep(0.001)
-        variables = {**os.environ, "SSH_AUTH_SOCK": socket}
+        variables = {**os.environ, "SSH_AUTH_SOCK": path}
         add = ["ssh-add", "-q", "-"]
         subprocess.run(add, input=key, env=variables, timeout=START_SECONDS, check=True)
         yield
     finally:
         agent.terminate()
+
+
+def listens(path: str) -> bool:
+    """Whether an agent accepts connections: its socket is there a moment before."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
+        one.connect(path)
+        return True
+    return False
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,6 +93,31 @@ def test_the_key_has_no_file_during_a_run_and_the_agent_has_it(
     process.kill()
     assert host.is_back() and host.key.read_bytes() == host.text
     assert host.key.stat().st_mode & 0o777 == 0o600 and not Path(socket).exists()
+
+
+# Its socket is there for a moment before it listens.
+LATE = """#!{python}
+import os, socket, sys, time
+one = socket.socket(socket.AF_UNIX)
+one.bind(sys.argv[3])
+time.sleep(0.3)
+os.unlink(sys.argv[3])
+os.execv({agent!r}, sys.argv)
+"""
+
+
+def test_an_agent_that_listens_late_has_the_key(host: Host) -> None:
+    (host.home / "bin").mkdir()
+    late = host.home / "bin/ssh-agent"
+    late.write_text(LATE.format(python=sys.executable, agent=shutil.which("ssh-agent")))
+    late.chmod(0o755)
+    host.variables["PATH"] = f"{late.parent}:{os.environ['PATH']}"
+    with host.supervisor() as process:
+        assert process.stdout
+        agent = process.stdout.readline().strip()
+        assert host.keys_of(agent).split()[:2] == host.public.split()[:2]
+        process.kill()
+    assert host.is_back()
 
 
 def test_the_key_stays_with_the_program_that_the_supervisor_becomes(host: Host) -> None:
