@@ -90,17 +90,19 @@ def clear_parts(folder: str) -> None:
 
 
 def tree(request: Tree) -> Placed:
-    """Make `dest` contain the manifest's files; request only contents not in `blobs`.
+    """Make `dest` contain the manifest's files; request only contents that are neither there nor in
+    `blobs`.
 
     `dest` itself may be a link of the user; links inside it are never followed for a write.
     """
     blobs, dest = os.path.expanduser(request.blobs), os.path.expanduser(request.dest)
-    sent = fetch_missing(request.manifest, blobs)
     make_private(dest)
     clear_parts(dest)
     if request.prune:
         drop_others(dest, {file.path for file in request.manifest})
-    changed = tuple(file.path for file in request.manifest if place(file, blobs, dest))
+    lacking = [file for file in request.manifest if not is_in(dest, file)]
+    sent = fetch_missing(lacking, blobs)
+    changed = tuple(file.path for file in lacking if place(file, blobs, dest))
     return Placed(sent, changed)
 
 
@@ -112,8 +114,9 @@ def place_folder(request: PlaceFolder) -> Placed:
     """
     blobs, dest = os.path.expanduser(request.blobs), os.path.expanduser(request.dest)
     manifest = request.manifest
-    sent = fetch_missing(manifest, blobs)
-    if has_files(dest, manifest):
+    is_complete = has_files(dest, manifest)
+    sent = fetch_missing(() if is_complete else manifest, blobs)
+    if is_complete:
         return Placed(sent, ())
     parent, part = os.path.dirname(dest), part_of(dest)
     make_private(parent)
@@ -211,11 +214,16 @@ def drop_others(dest: str, paths: set[str]) -> None:
                 os.rmdir(folder)
 
 
+def is_in(dest: str, file: BundleFile) -> bool:
+    """Whether a file is at its path, where nothing is in the way any more."""
+    clear_path(dest, file.path)
+    return is_placed(os.path.join(dest, file.path), file)
+
+
 def place(file: BundleFile, blobs: str, dest: str) -> bool:
     """Write one file at its path; returns whether anything changed."""
     path = os.path.join(dest, file.path)
-    clear_path(dest, file.path)
-    if is_placed(path, file):
+    if is_in(dest, file):
         return False
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(os.path.join(blobs, file.sha256), "rb") as blob:

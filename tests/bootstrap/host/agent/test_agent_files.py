@@ -79,6 +79,22 @@ def test_tree(
     assert (again, events) == ({"sent": 0, "changed": []}, [{"need": []}])
 
 
+def test_of_a_tree_that_is_in_place_only_what_changed_is_looked_for(
+    agent: Agent, tmp_path: Path, home: Path
+) -> None:
+    """Each content is hashed once: that of a file in its place is not among the blobs any more."""
+    for text in ("1", "2"):
+        build(tmp_path / "here", {"a": "same", "d/b": text})
+        bundle = pack_folder(tmp_path / "here")
+        payload = tar(bundle, {f.sha256 for f in bundle.files if text == "1" or f.path == "d/b"})
+        options = {"blobs": "~/blobs", "dest": str(tmp_path / "dest")}
+        _, events = agent.call("tree", payload, manifest=encode(bundle.files), **options)
+        assert len(events[0]["need"]) == (2 if text == "1" else 1)
+        for blob in (home / "blobs").iterdir():
+            blob.unlink()
+    assert found(tmp_path / "dest") == {"a": "same", "d/b": "2"}
+
+
 def test_tree_without_prune_keeps_what_is_not_in_its_way(agent: Agent, tmp_path: Path) -> None:
     build(tmp_path / "dest", {"other": "kept", "d/e/f": "kept", "a/x": "goes"})
     build(tmp_path / "here", {"a": "1"})
