@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from railhead.documents.carbon.cpus import AVERAGE, MEMORY_WATTS, cpu_of
 from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 
@@ -64,6 +63,8 @@ class HostEnergy:
     @property
     def other_joules(self) -> float:
         """The energy of CPUs and memory by the coefficients."""
+        from railhead.documents.carbon.cpus import MEMORY_WATTS, cpu_of  # not by all who load this
+
         cpu = cpu_of(*self.cpu)
         watts = self.vcpus * (cpu.idle + self.load * (cpu.full - cpu.idle))
         return (watts + MEMORY_WATTS * self.memory_gib) * self.seconds
@@ -71,6 +72,8 @@ class HostEnergy:
     @property
     def note(self) -> str:
         """What a reader has to know of this measurement; "" for nothing."""
+        from railhead.documents.carbon.cpus import AVERAGE, cpu_of
+
         if self.gpu_joules is None:
             return f"the energy of the GPUs of {self.host} is not known and left out: no NVML"
         if self.differs:
