@@ -4,7 +4,8 @@ training.
     python -m benchmarks.restarts [--kills 5]
 
 The same program with two ranks on this machine, one kill of a random rank in each launch, in turns.
-`fab train` starts both ranks again from the last checkpoint. `horovodrun` keeps the other rank in
+`fab train` starts both ranks again from the last checkpoint, once its hosts have their spares: as
+after the first minute of a training. `horovodrun` keeps the other rank in
 its process, and continues with that one alone. What counts as a restart is the time from the kill
 to the start of the new process: the rest is TensorFlow's. Exit code 1: its median is over LIMIT.
 """
@@ -32,7 +33,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from e2e import faults, kept_environments  # noqa: E402
 from e2e.launcher_runs import operator_of  # noqa: E402
-from e2e.local_hosts import Operator, run_id, wait_until  # noqa: E402
+from e2e.local_hosts import Operator, run_id, wait_for_spares, wait_until  # noqa: E402
 
 from benchmarks.compiling import as_published  # noqa: E402
 
@@ -129,6 +130,7 @@ def of_railhead(operator: Operator, rank: int) -> tuple[float, float]:
     run = run_id(operator.fab(*words).ended(0).out)
     log = operator.run_folder(run) / "logs/rank-0.log"
     try:
+        wait_for_spares(operator, run)
         at, times = killed(log, lambda: faults.happen(operator, f"rank {rank}"))
     finally:
         operator.fab("cancel", "--run", run)

@@ -63,7 +63,7 @@ class Bench:
     def argv(self, tool: str, what: str) -> list[str]:
         """The command of one tool."""
         if tool == "ours":
-            return [sys.executable, "-m", "benchmarks.fanout.ours", str(self.path), what]
+            return [sys.executable, "-m", "benchmarks.fanout.ours_started", str(self.path), what]
         scripts = [str(HERE / f"pyinfra_{part}.py") for part in ("inventory", "deploy")]
         return [str(self.pyinfra), "-y", *scripts]
 

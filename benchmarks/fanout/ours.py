@@ -1,11 +1,10 @@
 """The job by Railhead's own fan-out: one connection and one exec channel per host.
 
-python -m benchmarks.fanout.ours JOB commands|whole
+python -m benchmarks.fanout.ours_started JOB commands|whole
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from benchmarks.fanout.job import COMMANDS, Job, load
@@ -45,7 +44,3 @@ def place(session: Session, python: str, bundle: Bundle, config: str, hostfile: 
     session.start_agent(python)
     session.write(TextFile("~/ours/config", config), TextFile("~/ours/hostfile", hostfile))
     session.send_tree(bundle, "~/ours/tree")
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

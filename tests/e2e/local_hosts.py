@@ -266,3 +266,14 @@ s3 =
     finally:
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)  # the host was made again without it
+
+
+def wait_for_spares(operator: Operator, run: str) -> None:
+    """Wait until both hosts have a spare."""
+    logs = [operator.run_folder(run) / f"logs/rank-{rank}.log" for rank in range(2)]
+
+    def have() -> bool:
+        return all(log.exists() and "spare process" in log.read_text() for log in logs)
+
+    wait_until(have, 400, "each host has a spare")
+    assert all(" MB on this host" in log.read_text() for log in logs)

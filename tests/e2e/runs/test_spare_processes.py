@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from draws import drawn
 from e2e import faults
-from e2e.local_hosts import Operator, marked, run_id, wait_until
+from e2e.local_hosts import Operator, marked, run_id, wait_for_spares, wait_until
 
 # The second attempt begins again. Each writes what it has learned, and the first one's rank 1 dies.
 BEGIN = """
@@ -55,17 +55,6 @@ import time, tensorflow, railhead_ticks
 railhead_ticks.tick()
 time.sleep(3600)
 """
-
-
-def wait_for_spares(operator: Operator, run: str) -> None:
-    """Wait until both hosts have a spare."""
-    logs = [operator.run_folder(run) / f"logs/rank-{rank}.log" for rank in range(2)]
-
-    def have() -> bool:
-        return all(log.exists() and "spare process" in log.read_text() for log in logs)
-
-    wait_until(have, 400, "each host has a spare")
-    assert all(" MB on this host" in log.read_text() for log in logs)
 
 
 def begun(operator: Operator, *words: str) -> str:
