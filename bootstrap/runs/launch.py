@@ -30,6 +30,7 @@ from railhead.documents.runs.run import (
 )
 
 from ..errors import Command, UsageError
+from ..host.base.programs import SHARED
 from ..plan.hostfile import Link, Peer, is_loopback
 from . import strategies
 from .keras.choice import KerasChoice
@@ -312,7 +313,7 @@ def mpirun_argv(
     named = NETWORKS[1:] if five and is_loopback(networks) else NETWORKS
     mca = {
         "plm_rsh_agent": "ssh",
-        "plm_rsh_args": f"-F {run_folder}/ssh_config",
+        "plm_rsh_args": " ".join(("-F", f"{run_folder}/ssh_config", *SHARED)),
         "plm_rsh_no_tree_spawn": "1",
         agent[0]: f"{marks} {agent[1]}",
         **dict.fromkeys(named, networks),

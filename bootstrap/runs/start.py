@@ -12,9 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
-from railhead.documents.agent.commands import Start
+from railhead.documents.agent.commands import Release, Start
 from railhead.documents.agent.files import TextFile
 from railhead.documents.agent.network import Dial, Listen, Ports
 from railhead.documents.agent.runs import DropTemporary, MakeTemporary, PlacePrograms
@@ -25,7 +26,7 @@ from railhead.documents.runs.run_record import RunRecord
 
 from ..console import log
 from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
-from ..host.base.programs import BUNDLE, NAME, RANK, SUPERVISOR, WHOLE
+from ..host.base.programs import BUNDLE, HELD, NAME, RANK, SHARES, SUPERVISOR, WHOLE
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..plan import hostfile, open_mpi
@@ -132,13 +133,15 @@ def start(
         run.run_id, document.cluster, str(run.results), encode(document), encode(request.record)
     )
     local_state.save_run(record)
+    held: list[int] = []
     try:
-        lay_out(cluster, request, document, run, restore, standby)
+        prepared = partial(_hold_supervisor, cluster, run, held)
+        lay_out(cluster, request, document, run, restore, standby, prepared)
     except BaseException:
         local_state.forget_run(run.run_id)
         raise
     with takeover.ended_on_error(standby.cluster if standby else None, run):
-        _start_supervisor(cluster, run)
+        cluster.sessions.chief.call(Release(held[0]))
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
 
@@ -160,19 +163,22 @@ def _standby_of(
     return Lead(second, replace(of_second, created=document.created))
 
 
-def _start_supervisor(cluster: ConnectedCluster, run: Run) -> None:
-    """Start the program that supervises the run, on its chief."""
-    cluster.sessions.chief.call(
+def _hold_supervisor(cluster: ConnectedCluster, run: Run, held: list[int]) -> None:
+    """Start the program that supervises the run, on its chief: it loads its modules while logins
+    are checked, and waits. Adds its process to `held`; it ends if that one is never released."""
+    started = cluster.sessions.chief.call(
         Start(
             argv=(
                 *(cluster.python_of(cluster.chief), "-I", "-S"),
-                *(f"{run.folder}/{NAME}", SUPERVISOR),
+                *(f"{run.folder}/{NAME}", SUPERVISOR, HELD),
             ),
             cwd=run.folder,
             env={**run.environment, "TMPDIR": f"{run.folder}/tmp"},
             log=run.supervisor_log,
+            held=True,
         )
     )
+    held.append(started.pid)
 
 
 def _require_readable(document: RunDocument) -> None:
@@ -188,10 +194,11 @@ def lay_out(
     run: Run,
     restore: Restore | None = None,
     standby: Lead | None = None,
+    prepared: Callable[[], None] = lambda: None,
 ) -> None:
     """Send the files of a run, check that the chief, and its standby, can log in on every host, and
     start the standby: it lists the files of the program before the ranks start. On an error remove
-    the files."""
+    the files. `prepared` is called when the files are there."""
     sessions = cluster.sessions
     leads = [lead for lead in (standby, Lead(cluster, document)) if lead]
 
@@ -205,6 +212,7 @@ def lay_out(
             lambda s: send_program(s, request, document, run, of_leads(s.host.name)),
             what="sending the run",
         )
+        prepared()
         for lead in leads:
             check_logins(lead.cluster, run)
         if standby:
@@ -254,36 +262,39 @@ def _send_secrets(
         session.write(*(TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names))
 
 
-# Logs in to all hosts at once, as mpirun does. The file gets the last line of ssh's output for each
-# host that fails; the exit code says whether there is one. ssh's default key exchange resists
-# quantum computers and takes twice as long. The check sends no secrets, so it uses a faster one if
-# possible.
-LOGIN_CHECK = """read -r _ RAILHEAD_KEY_AGENT <~/.railhead/cluster/held 2>/dev/null &&
+# Logs in to all hosts at once, as mpirun does, which then uses these connections. The file gets the
+# last line of ssh's output for each host that fails; the exit code says whether there is one. ssh's
+# default key exchange resists quantum computers and takes 0.15 s of CPU. Neither the check nor
+# mpirun sends secrets, so a faster one is used if possible. An ssh that stays holds its stderr.
+LOGIN_CHECK = f"""read -r _ RAILHEAD_KEY_AGENT <~/.railhead/cluster/held 2>/dev/null &&
   export RAILHEAD_KEY_AGENT  # of a run in progress
-login() { ssh -n -F ssh_config "$@" true 2>&1; }
-check() {
-  output=$(login -o KexAlgorithms=curve25519-sha256 "$1") && return
-  case $output in *[Kk]ex*|*"key exchange"*) output=$(login "$1") && return;; esac
-  echo "$1 $(echo "$output" | tail -n 1)"
-}
-for name in "$@"; do check "$name" & done >login_check.txt; wait; [ ! -s login_check.txt ]"""
+login() {{ ssh -n -F ssh_config "$@" true >"login_check.$name" 2>&1; }}
+check() {{
+  login {" ".join(SHARES)} -o KexAlgorithms=curve25519-sha256 "$name" && return
+  case $(cat "login_check.$name") in
+    *[Kk]ex*|*"key exchange"*|*unix_listener*|*ControlPath*) login "$name" && return;;
+  esac
+  echo "$name $(tail -n 1 "login_check.$name")"
+}}
+for name in "$@"; do check & done >login_check.txt; wait; [ ! -s login_check.txt ]"""
 
 
 def check_logins(cluster: ConnectedCluster, run: Run) -> None:
-    """Log in from the chief to every other host; HostsNotReady names the hosts that fail."""
-    others = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers) if i}
-    if not others:
+    """Log in from the chief to every host, also to itself, as mpirun does; HostsNotReady names the
+    hosts that fail."""
+    if len(cluster.peers) < 2:
         return
+    aliases = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers)}
     path, chief = f"{run.folder}/login_check.txt", cluster.sessions[cluster.chief]
-    if chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *others], cwd=run.folder).rc == 0:
+    if chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *aliases], cwd=run.folder).rc == 0:
         return
     lines = (chief.read(path) or "").splitlines()
     failed = dict(line.partition(" ")[::2] for line in lines)
     if failed:
-        outcomes = {peer.name: failed.get(alias, "ok") for alias, peer in others.items()}
+        outcomes = {peer.name: failed.get(alias, "ok") for alias, peer in aliases.items()}
         raise HostsNotReady(
             f"{cluster.chief} cannot log in to every host",
-            {cluster.chief: "ok", **outcomes},
+            outcomes,
             hint=login_hint(failed.values()),
         )
 

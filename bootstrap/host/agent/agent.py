@@ -13,7 +13,7 @@ import os
 from .channel import Operation, serve
 
 OPERATIONS = {
-    "commands": ("run", "start"),
+    "commands": ("run", "start", "release"),
     "data": ("data_state", "paths_state", "receive_data"),
     "files": ("write", "read", "replace", "remove", "tree", "place_folder"),
     "network": ("listen", "dial", "ports", "free_port"),

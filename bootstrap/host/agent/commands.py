@@ -12,9 +12,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
-from railhead.documents.agent.commands import CommandResult, Grown, Line, Run, Start, Started
+from railhead.documents.agent.commands import (
+    CommandResult,
+    Grown,
+    Line,
+    Release,
+    Run,
+    Start,
+    Started,
+)
 
 from ..base import locks
 from .channel import OUT, operations, send_event
@@ -26,6 +34,7 @@ LINE_LIMIT = 1 << 20  # bytes; of a longer line only the end is kept
 LOCKED = 2 * 3600.0
 GRACE = 3.0  # seconds for a command to end after SIGTERM
 LINGER = 1.0  # seconds to read the rest of the pipe after the command has ended
+HELD: dict[int, IO[bytes]] = {}  # by pid: the standard input of commands that wait
 
 
 def run(request: Run) -> CommandResult:
@@ -49,11 +58,20 @@ def run(request: Run) -> CommandResult:
 
 def start(request: Start) -> Started:
     """Start a command that outlives this channel: own session, not connected to our streams."""
+    stdin = subprocess.PIPE if request.held else subprocess.DEVNULL
     with open(os.path.expanduser(request.log), "ab") as out:
-        process = opened(request, subprocess.DEVNULL, out)
+        process = opened(request, stdin, out)
+    if process.stdin:
+        HELD[process.pid] = process.stdin
     # While this agent runs it is the parent: it must reap the child, or a zombie looks alive.
     threading.Thread(target=process.wait, daemon=True).start()
     return Started(process.pid)
+
+
+def release(request: Release) -> None:
+    """Let a command go on."""
+    with HELD.pop(request.pid) as stdin:
+        stdin.write(b"\n")
 
 
 @contextlib.contextmanager
@@ -254,4 +272,4 @@ def received() -> int:
     return max(counts, default=0)
 
 
-OPS = operations((Run, run), (Start, start))
+OPS = operations((Run, run), (Start, start), (Release, release))

@@ -101,7 +101,9 @@ def _on_host(start: Start, index: int) -> Fault | None:
     how = "as-new" if start.as_new else "as-it-is"
     program = f"{programs.PREPARE} {start.run.run_id} {index} {how}"
     given = {"run": encode(start.run), "secrets": dict(start.secrets)}
-    argv = end_processes.command_on_host(start.run, start.folder, index + 1, program)
+    # Secrets not over the connection of the login check, whose key exchange is the quick one.
+    shared = () if start.secrets else programs.SHARED
+    argv = end_processes.command_on_host(start.run, start.folder, index + 1, program, shared)
     try:
         ended = bounded.run(argv, end_processes.REPLY, json.dumps(given))
     except OSError as error:

@@ -24,7 +24,7 @@ from railhead.documents.runs.result import Attempt, Result, other_keras
 from railhead.documents.runs.run import BuiltIn, RunDocument, RunHost, Script
 
 from ..base import children, json_file
-from ..base.programs import REPLACING, WHOLE
+from ..base.programs import REPLACING, SHARED, WHOLE
 from ..causes import keras_errors
 from ..causes.retry import NEVER, REPEATED
 from ..run import controller, end_processes, time_left
@@ -42,8 +42,8 @@ NO_CHECKPOINT = "it has no checkpoint; --retries N starts a run again from its b
 FRESH = 30.0  # seconds; an agent removes what is twice as old
 COPYING = 6 * 3600.0  # seconds for the checkpoint files of a script to reach the other hosts
 # Incomplete files and folders, whose names begin with a dot, stay on the chief.
-COPY = """tar -C checkpoints --exclude './.*' --exclude '*/.*' -cf - . |
-ssh -F ssh_config "$1" "cd && tar -C .railhead/runs/$2/checkpoints -xf -" """
+COPY = f"""tar -C checkpoints --exclude './.*' --exclude '*/.*' -cf - . |
+ssh -F ssh_config {" ".join(SHARED)} "$1" "cd && tar -C .railhead/runs/$2/checkpoints -xf -" """
 
 
 @dataclass(frozen=True)

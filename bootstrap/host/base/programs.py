@@ -18,6 +18,7 @@ REPLACING = "replacing"  # there: the agent of a command that creates a host aga
 BUNDLE = "bundle.json"  # in the folder of a run that may start again: the files of its work/
 # The programs, by module; nothing else names a module of this package in a text.
 SUPERVISOR, STOP_MACHINES = "supervisor.supervisor", "supervisor.stop_machines"
+HELD = "held"  # an argument of the supervisor: it waits
 RANK, SPARE = "rank.rank", "rank.spare"
 STANDBY, RECLAIM, RESTORE = "standby.standby", "standby.reclaim", "standby.restore"
 LEASE_HOLDER, CLUSTER_KEY = "lease.holder", "run.cluster_key"
@@ -33,6 +34,10 @@ FORMER = {
     STOP_MACHINES: "run.stop_machines",
     STANDBY: "takeover.standby",
 }
+# Where ssh finds a connection that is open already: a socket in the folder of the run, in which it
+# works, because the path of a socket must be short. Without one it connects.
+SHARED = ("-o", "ControlPath=%n.ssh")
+SHARES = (*SHARED, "-o", "ControlMaster=auto", "-o", "ControlPersist=10")  # seconds; leaves one
 ARCHIVE = os.path.abspath(__file__).rpartition("/host/")[0]
 
 

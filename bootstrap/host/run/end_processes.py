@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode, encode
@@ -190,18 +191,27 @@ def start_on_host(
     """Start this program on another host, without RAILHEAD_RUN: ssh must not count as the run's."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     program = f"{programs.END_PROCESSES} {run.run_id}" + (f" {OF_RUNS} {kept}" if kept else "")
-    argv = command_on_host(run, folder, number, program)
+    # Where an attempt may follow, its hosts are reached some times more.
+    shared = programs.SHARES if kept else programs.SHARED
+    argv = command_on_host(run, folder, number, program, shared)
     try:
         return subprocess.Popen(argv, env=unmarked(), stdin=subprocess.DEVNULL, **pipes)
     except OSError as error:
         return error
 
 
-def command_on_host(run: RunDocument, folder: str, number: int, program: str) -> list[str]:
+def command_on_host(
+    run: RunDocument,
+    folder: str,
+    number: int,
+    program: str,
+    shared: Sequence[str] = programs.SHARED,
+) -> list[str]:
     """The command on the chief that starts a program of the run on another host."""
     python = f'"$HOME/.railhead/envs/{run.runtime.digest}/bin/python"'
     archive = f'"$HOME/.railhead/runs/{run.run_id}/{programs.NAME}"'
-    ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), f"railhead-{number}"]
+    options = shared if os.path.realpath(folder) == os.getcwd() else ()
+    ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), *options, f"railhead-{number}"]
     return [*ssh, f"exec {python} -I -S {archive} {program}"]
 
 

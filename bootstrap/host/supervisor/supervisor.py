@@ -507,8 +507,15 @@ def other_run(free: bool) -> str:
     return ""
 
 
-def main() -> int:
-    """Supervise the run; exit code 1 when it never started."""
+def main(held: str = "") -> int:
+    """Supervise the run; exit code 1 when it never started.
+
+    Args:
+        held: where given, the command that starts the run checks the hosts while this process loads
+            its modules: a byte on standard input lets it go on, the end of it ends it.
+    """
+    if held and not os.read(0, 1):
+        return 1
     signal.signal(signal.SIGTERM, cancel)
     with contextlib.ExitStack() as stack:
         try:

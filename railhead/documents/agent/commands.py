@@ -64,9 +64,19 @@ class Started:
 
 @dataclass(frozen=True)
 class Start(Request[Started, NoReturn], op="start"):
-    """Start a command that outlives the channel; its output is appended to the file `log`."""
+    """Start a command that outlives the channel; its output is appended to the file `log`. `held`:
+    it waits for an empty line on its standard input, which `Release` writes."""
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
     log: str
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class Release(Request[None, NoReturn], op="release"):
+    """Let a command go on that this agent has started `held`; without this its standard input ends
+    with the agent."""
+
+    pid: int

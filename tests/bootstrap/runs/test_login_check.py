@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from standins.stores.servers import free_port
 
 from bootstrap.clouds.local import host as local_host
 from bootstrap.console.wait import wait_until
+from bootstrap.host.base.programs import SHARED
 from bootstrap.runs.start import LOGIN_CHECK
 
 SSH_CONFIG = """Host railhead-2
@@ -26,7 +28,7 @@ SSH_CONFIG = """Host railhead-2
   StrictHostKeyChecking yes
   BatchMode yes
 """
-Serve = Callable[[str], None]
+Serve = Callable[[str], Callable[[], None]]
 
 
 @pytest.fixture
@@ -43,13 +45,20 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     settings += ["PidFile=none"]
     started = []
 
-    def one(setting: str) -> None:
+    def one(setting: str) -> Callable[[], None]:
         options = [word for each in [setting, *settings] for word in ("-o", each)]
         log = tmp_path / "sshd.log"
         argv = [local_host.program(), "-D", "-f", "/dev/null", "-E", str(log), *options]
-        started.append(subprocess.Popen(argv))
+        process = subprocess.Popen(argv)
+        started.append(process)
         listens = lambda: log.exists() and "Server listening" in log.read_text()  # noqa: E731
         assert wait_until(listens, seconds=60, every=0.02)
+
+        def stop() -> None:
+            process.terminate()
+            process.wait()
+
+        return stop
 
     yield one
     for process in started:
@@ -119,6 +128,26 @@ def test_the_run_logs_in_although_no_file_of_the_chief_has_the_key(
             supervisor.wait(60)
     assert run.read("results/result.json")["state"] == "succeeded"
     assert wait_until((folder / "key").exists, seconds=60, every=0.02)
+
+
+def test_mpirun_uses_the_connection_of_the_check(serve: Serve, tmp_path: Path) -> None:
+    """The sshd takes no other one meanwhile."""
+    stop = serve("LogLevel=INFO")
+    assert check(tmp_path) == ""
+    stop()
+    ssh = ["ssh", "-F", f"{tmp_path}/ssh_config"]
+    run = partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run([*ssh, "railhead-2", "echo x"]).returncode == 255
+    assert run([*ssh, *SHARED, "railhead-2", "echo x"]).stdout == "x\n"
+
+
+def test_a_folder_that_takes_no_socket_has_logins_all_the_same(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """As some file systems do; here there is something else of its name."""
+    serve("LogLevel=INFO")
+    (tmp_path / "railhead-2.ssh").mkdir()
+    assert check(tmp_path) == ""
 
 
 def local_user() -> str:

@@ -69,6 +69,7 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             facts={"here": facts},
             peers=(Peer("here", "127.0.0.1", 22, "me", 1, "key"),),
             bucket_client=SimpleNamespace(folder=tmp_path / "client"),
+            python_of=lambda _: sys.executable,
         )
     end_processes.end_run("r1", OF_STANDBYS)
 

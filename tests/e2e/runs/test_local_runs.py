@@ -127,7 +127,7 @@ def assert_few_requests(operator: Operator) -> None:
         requests[name].append(operation)
     both = ["sh", "start", "listen", "dial", "ports", "tree", "write", "place_programs"]
     assert requests["h2"] == [*both, "make_temporary", "write"]
-    assert requests["h1"] == [*both, "run", "make_temporary", "write", "start"]
+    assert requests["h1"] == [*both, "start", "run", "make_temporary", "write", "release"]
 
 
 def assert_status_reads_facts_once(operator: Operator) -> None:

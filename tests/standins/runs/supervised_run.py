@@ -56,14 +56,17 @@ class Run:
     def log(self, name: str) -> str:
         return (self.folder / "logs" / f"{name}.log").read_bytes().decode()
 
-    def start(self, path: str = os.environ["PATH"]) -> subprocess.Popen[bytes]:
+    def start(
+        self, path: str = os.environ["PATH"], *words: str, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
         environment = {"HOME": str(self.home), "PATH": f"{self.home}/bin:{path}"}
         environment |= {"RAILHEAD_RUN": self.run_id, "RAILHEAD_HOME": str(self.home)}
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         environment |= self.environ
-        argv = programs.command(self.folder, SUPERVISOR)
+        argv = [*programs.command(self.folder, SUPERVISOR), *words]
         log = (self.folder / "logs" / "supervisor.log").open("wb")
-        return subprocess.Popen(argv, cwd=self.folder, env=environment, stdout=log, stderr=log)
+        streams: dict[str, Any] = {"stdin": stdin, "stdout": log, "stderr": log}
+        return subprocess.Popen(argv, cwd=self.folder, env=environment, **streams)
 
     def result(self, path: str = os.environ["PATH"]) -> Any:
         """result.json, once the run has ended; state.json says the same."""

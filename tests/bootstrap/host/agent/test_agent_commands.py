@@ -193,3 +193,19 @@ def test_start_outlives_the_channel(home: Path) -> None:
     agent.process.communicate()
     whole = f"{home}/b\n{home}\n"
     assert wait_until(lambda: (home / "log").read_text() == whole, seconds=60, every=0.05)
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_held_command_goes_on_when_it_is_released(home: Path, released: bool) -> None:
+    """Otherwise its input ends with the agent."""
+    agent = Agent(home)
+    argv = ["sh", "-c", "read -r _ && echo released || echo ended"]
+    options: dict[str, Any] = {"cwd": "~", "env": {}, "log": "~/log", "held": True}
+    pid = agent.call("start", argv=argv, **options)[0]["pid"]
+    assert (home / "log").read_text() == ""
+    if released:
+        agent.call("release", pid=pid)
+    else:
+        agent.process.communicate()
+    text = "released\n" if released else "ended\n"
+    assert wait_until(lambda: (home / "log").read_text() == text, seconds=60, every=0.05)

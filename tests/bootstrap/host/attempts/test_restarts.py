@@ -331,7 +331,7 @@ def test_a_host_that_is_back_after_the_copy_to_the_others_gets_one_too(
     document = run_document(hosts=hosts, size=3, elastic=1, program=decode(Script, PROGRAM))
     run = Run(home, "")
     run.write("run.json", encode(document))
-    copy = f'*"tar -C"*) echo $3 >>{home}/copies;;'
+    copy = f'*"tar -C"*) echo $5 >>{home}/copies;;'
     lost = f"*railhead-3*) [ -e {home}/copies ] || exit 255;;"
     (home / "bin/ssh").write_text(f'#!/bin/sh\ncase "$*" in {copy} {lost} esac\n')
     again, why = restarts._hosts_with_checkpoints(ended_with(run, document), Point(None, 1.0, 1))

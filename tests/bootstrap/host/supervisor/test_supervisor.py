@@ -15,6 +15,7 @@ from standins.runs.supervised_run import ENDS, PROGRAM, Run, is_alive, says
 from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
+from bootstrap.host.base.programs import HELD
 from bootstrap.ssh.session import START_AGENT
 from railhead.documents.codec import encode
 
@@ -137,6 +138,20 @@ def test_another_run_keeps_its_chief(home: Path) -> None:
     (first.folder / "over").touch()
     assert process.wait(60) == 0
     assert first.read("results/result.json")["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_held_supervisor_begins_when_it_is_let_go(home: Path, begins: bool) -> None:
+    """Where the command that started it fails or ends first, there was no run."""
+    run = Run(home, "true")
+    with run.start(os.environ["PATH"], HELD, stdin=subprocess.PIPE) as process:
+        assert process.stdin
+        process.stdin.write(b"\n" if begins else b"")
+        process.stdin.close()
+        assert process.wait(60) == (0 if begins else 1)
+    written = [path.name for path in run.folder.iterdir() if "json" in path.name]
+    assert ("state.json" in written) is begins
+    assert (home / ".railhead/supervisor.lock").exists() is begins
 
 
 def test_a_second_supervisor_of_the_same_run_writes_nothing(home: Path) -> None:
