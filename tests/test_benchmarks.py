@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from draws import drawn
+from e2e import kept_environments
 from places import ROOT
 
 from benchmarks import __main__ as bench
@@ -30,6 +31,7 @@ def test_a_benchmark_ends_with_its_figures(tmp_path: Path, shared_caches: Path) 
     name = drawn(tuple(bench.BENCHMARKS))
     if name == "fanout" and not shutil.which("rsync"):
         pytest.skip("pyinfra is at its fastest with rsync, which is not installed here")
+    kept_environments.give_bytecode(shared_caches)
     done = run(name, "--smallest", "--figures", tmp_path / "figures.json")
     assert done.returncode == 0, done.stdout + done.stderr
     (entry,) = json.loads((tmp_path / "figures.json").read_text()).values()

@@ -207,6 +207,7 @@ def test_the_demo(tmp_path: Path, shared_caches: Path) -> None:
     reader = ReaderOfTheWheel.at(tmp_path / "reader", shared_caches, tmp_path / "reader")
     reader.folder.rename(reader.home / "railhead")
     reader.folder.symlink_to(reader.home / "railhead")
+    kept_environments.give_bytecode(shared_caches)
     (block,) = blocks("README.md", "demo")
     reader.follows(block)
 
