@@ -26,11 +26,10 @@ from ..console.threads import side_by_side
 from ..errors import Command, HostsFailed, HostsNotReady, RailheadError, UsageError
 from ..facts.host import HostFacts
 from ..inventory.hosts import Host, Inventory
-from .connection import Connection
 from .host_keys import ChangedHostKey, RevokedHostKey, UnknownHostKey, fingerprint
-from .login.choice import open_connection
+from .login.choice import open_connection, open_for_key
 from .login.hop import CONNECT_SECONDS
-from .login.jump_hosts import JumpHostFailed, log_in
+from .login.jump_hosts import JumpHostFailed
 from .login.keys import NotAccepted
 from .login.openssh import OpenSshFailed
 from .login.refusals import WAIT_SECONDS, Penalised
@@ -43,7 +42,7 @@ ONLY_ONE_KEY = "next, for this host in ~/.ssh/config: IdentityFile KEY.pub and I
 
 
 def _open(host: Host, inventory: Inventory, keys_only: bool) -> Session:
-    open_: Callable[..., Connection] = log_in if keys_only else open_connection
+    open_ = open_for_key if keys_only else open_connection
     connection = open_(host, way(host, inventory))
     try:
         return Session(host, connection)
@@ -102,6 +101,11 @@ def _no_key(host: Host, error: Any) -> str:
     if error.others:
         text = f"{error.others[0]} is of a kind that only an ssh-agent can use here"
         return f"{text}\nnext: {shlex.join(['ssh-add', str(error.others[0])])}"
+    if error.methods and all("gssapi" in method for method in error.methods):
+        return (
+            "it accepts Kerberos alone, and you have no ticket, or GSSAPIAuthentication is off"
+            f"{printed}\nnext: kinit"
+        )
     text = f"none of your keys is accepted (passwords are not used){printed}"
     if host.id:
         add = Command("ssh-key", "YOUR_KEY.pub")
@@ -262,7 +266,7 @@ class Sessions(dict[str, Session]):
 
 def open_sessions(inventory: Inventory, *, keys_only: bool = False) -> Sessions:
     """Connect to all hosts at the same time; the result has the sessions and the errors.
-    `keys_only`: over paramiko alone, which has the host's key before it logs in."""
+    `keys_only`: a host whose key is not known fails with that key, before a login."""
     opened: dict[str, Session] = {}
     failed: dict[str, Exception] = {}
     connected: list[Session] = []

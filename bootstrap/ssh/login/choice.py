@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from functools import cache
@@ -22,6 +24,7 @@ from .jump_hosts import JumpHostFailed
 from .keys import NotAccepted, public_part
 from .openssh import OpenSshFailed
 
+KLIST_SECONDS = 5  # a cache may be a daemon's
 FORCED = "RAILHEAD_SSH"  # set by --ssh
 # Settings that paramiko does not know, by their values that change nothing.
 OF_SSH_ALONE = {
@@ -57,6 +60,18 @@ def open_connection(host: Host, hops: Sequence[Hop]) -> Connection:
             if isinstance(error, NotAccepted) and error.others:
                 raise error from None  # it names the key
             raise
+
+
+def open_for_key(host: Host, hops: Sequence[Hop]) -> Connection:
+    """The same for whoever wants the host's key: UnknownHostKey has it, before a login."""
+    try:
+        return jump_hosts.log_in(host, hops)
+    except IncompatiblePeer as error:
+        reason = _instead(error, hops)
+        if not shutil.which("ssh"):
+            raise
+    openssh.require_known_key(hops)
+    return _by_ssh(host, hops, reason)
 
 
 def _by_ssh(host: Host, hops: Sequence[Hop], reason: str) -> Connection:
@@ -105,7 +120,8 @@ def _instead(error: Exception, hops: Sequence[Hop]) -> str:
         return ""
     if cause.others:
         return f"paramiko cannot use {cause.others[0]}"
-    if any("gssapi" in method for method in cause.methods) and _has_ticket():
+    wanted = hops[-1].config.get("gssapiauthentication") != "no"
+    if wanted and any("gssapi" in method for method in cause.methods) and _has_ticket():
         return "it accepts Kerberos"
     typed = " or ".join(sorted(openssh.PROMPTS & cause.methods))
     if not openssh.has_terminal():
@@ -132,5 +148,9 @@ def _is_certified(hop: Hop) -> bool:
 
 
 def _has_ticket() -> bool:
-    """Whether there is a cache of Kerberos tickets."""
+    """Whether there is a Kerberos ticket: `klist` knows, in whichever cache."""
+    if klist := shutil.which("klist"):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            return subprocess.run([klist, "-s"], timeout=KLIST_SECONDS).returncode == 0
+        return False
     return "KRB5CCNAME" in os.environ or Path(f"/tmp/krb5cc_{os.getuid()}").exists()

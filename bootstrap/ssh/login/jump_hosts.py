@@ -29,11 +29,12 @@ from ...inventory.hosts import Host
 from ..host_keys import ChangedHostKey, Client, UnknownHostKey
 from ..traffic import CountingSocket, Traffic, host_traffic
 from .hop import CONNECT_SECONDS, LOGIN_TRIES, Hop, login_slots
-from .keys import Keys, Transport
+from .keys import Keys
 from .paramiko_connection import ParamikoConnection
 from .proxy_command import ProxyCommand
 from .refusals import PENALTY, Penalised, one_first
 from .ssh_config import HostConfig
+from .transport import Transport
 
 # paramiko's threads log every exception with its traceback; Railhead reports each error once.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())

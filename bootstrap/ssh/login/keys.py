@@ -7,8 +7,9 @@ import base64
 import contextlib
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
 from .ssh_config import HostConfig
+from .transport import Transport
 
 AGENT_SECONDS = 5.0
 SIGN_SECONDS = 60.0  # somebody may have to touch a key, or to confirm
@@ -46,29 +48,6 @@ class NotAccepted(AuthenticationException):
         self.others: list[Path] = []
         self.unreadable: OSError | None = None
         self.closed, self.count, self.printed = False, 0, ""
-
-
-class Transport(paramiko.Transport):
-    """A transport that keeps what the host says before its banner, and when it ends the
-    connection."""
-
-    farewell = greeting = ""
-
-    def _check_banner(self) -> None:
-        readline = self.packetizer.readline
-
-        def noted(timeout: float) -> str:
-            line = str(readline(timeout))
-            if not line.startswith("SSH-"):
-                self.greeting = f"{self.greeting}{line}\n"[-600:]
-            return line
-
-        self.packetizer.readline = noted  # type: ignore[method-assign]
-        super()._check_banner()  # type: ignore[misc]
-
-    def _parse_disconnect(self, message: paramiko.Message) -> None:
-        message.get_int()
-        self.farewell = message.get_text()
 
 
 class AgentSilent(RailheadError):
@@ -132,9 +111,14 @@ class Keys:
         offered = 0
         user = self.config.user
         with contextlib.closing(Agent("" if self.own else self.config.agent)) as agent:
-            for key in self._offered(agent):
+            identities = self._identities(agent)
+            for identity in identities:
+                key = self._loaded(identity) if isinstance(identity, Path) else identity
+                if key is None:
+                    continue
                 offered += 1
-                if self._logged_in(transport, lambda key=key: transport.auth_publickey(user, key)):
+                attempt = partial(self._attempt, transport, key, asks=len(identities) > 1)
+                if self._logged_in(transport, attempt):
                     return
                 methods = self.failure.methods
                 if not transport.is_active() or (methods and "publickey" not in methods):
@@ -147,7 +131,13 @@ class Keys:
         self.failure.closed, self.failure.count = not transport.is_active(), offered
         raise self.failure
 
-    def _logged_in(self, transport: Transport, attempt: Any) -> bool:
+    def _attempt(self, transport: Transport, key: paramiko.PKey, *, asks: bool) -> list[str]:
+        """Log in with a key; of several, one that the host accepts signs, as with ssh."""
+        if asks:
+            transport.ask(self.config.user, key)
+        return transport.auth_publickey(self.config.user, key)
+
+    def _logged_in(self, transport: Transport, attempt: Callable[[], list[str]]) -> bool:
         try:
             remaining = attempt()
         except BadAuthenticationType as refused:
@@ -168,21 +158,16 @@ class Keys:
         self.failure.partial = bool(remaining)
         return not remaining
 
-    def _offered(self, agent: Agent) -> Iterator[paramiko.PKey]:
-        """The keys to offer, in order; a file is read when it is its turn."""
+    def _identities(self, agent: Agent) -> list[paramiko.PKey | Path]:
+        """What to offer, in order: keys of the agent, and files."""
         paths = (Path(self.own),) if self.own else self.config.key_files
         files = {path: public_part(path) for path in dict.fromkeys(paths)}
         in_agent = [] if self.own else list(agent.keys())
         named = [key for key in in_agent if key.blob in files.values()]
-        yield from named
-        if not self.config.is_on("identitiesonly"):
-            yield from (key for key in in_agent if key not in named)
+        others = [] if self.config.is_on("identitiesonly") else in_agent
         taken = {key.blob for key in named}
-        for path, public in files.items():
-            if public in taken or not path.exists():
-                continue
-            if key := self._loaded(path):
-                yield key
+        rest = [path for path, public in files.items() if public not in taken and path.exists()]
+        return [*named, *(key for key in others if key not in named), *rest]
 
     def _loaded(self, path: Path) -> paramiko.PKey | None:
         """The private key of a file; None if it cannot be used here."""

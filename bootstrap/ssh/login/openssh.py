@@ -36,7 +36,7 @@ from ...console.output import print_lines
 from ...errors import Command, Hint, RailheadError
 from ...inventory.hosts import Host
 from ..connection import PortClosed, PortsOff, Serve
-from ..host_keys import fingerprint, parsed_key, read_pins
+from ..host_keys import UnknownHostKey, fingerprint, parsed_key, read_pins
 from ..traffic import host_traffic
 from .hop import CONNECT_SECONDS, LOGIN_TRIES, Hop, login_slots
 from .keys import has_passphrase
@@ -60,6 +60,9 @@ QUIET = (
 _NOISE = re.compile(r"debug\d: |OpenSSH_|Pseudo-terminal|Transferred: |Bytes per second|\s*$")
 _HOST_KEY = re.compile(r"debug1: Server host (?:key|certificate): \S+ (SHA256:[^\s,]+)")
 _METHODS = re.compile(r"Permission denied \(([\w,-]+)\)")
+_NOT_KNOWN = re.compile(r"No \S+ host key is known for (\S+) and")
+_CHANGED = re.compile(r"Host key for (\S+) has changed and")
+_REVOKED = re.compile(r"host key for (\S+) was revoked and")
 _BUSY = re.compile(r"kex_exchange_identification|[Cc]onnection (?:reset|closed) by")
 _OUT_OF_REACH = re.compile(
     r"timed out|refused|No route|unreachable|Could not resolve|Connection (?:reset|closed)|banner"
@@ -280,9 +283,10 @@ def log_in(host: Host, hops: Sequence[Hop]) -> OpenSshConnection:
     try:
         if not _without_typing(master, host):
             methods = {*",".join(_METHODS.findall(master.words)[-1:]).split(",")}
-            if not PROMPTS & methods and not (methods - {""} and _locked(hops)):
+            locked = _locked(hops) if methods - {""} and not PROMPTS & methods else None
+            if not PROMPTS & methods and not locked:
                 raise _failed(host, master)
-            _type(master, host)
+            _type(master, host, locked)
     except BaseException:
         master.close()
         raise
@@ -309,8 +313,14 @@ def _without_typing(master: Master, host: Host) -> bool:
     return False
 
 
-def _type(master: Master, host: Host) -> None:
-    """Log in with what the user types at the terminal, which ssh reads and does not show."""
+def _type(master: Master, host: Host, locked: Path | None) -> None:
+    """Log in with what the user types at the terminal, which ssh reads and does not show: a code, a
+    password, or the passphrase of the key `locked`."""
+    if locked and not has_terminal():
+        raise OpenSshFailed(
+            f"{locked} has a passphrase, and no ssh-agent holds it",
+            hint=shlex.join(["ssh-add", str(locked)]),
+        )
     if not has_terminal():
         raise OpenSshFailed(
             f"{master.words}; there is no terminal to type at",
@@ -330,12 +340,48 @@ def _type(master: Master, host: Host) -> None:
 
 def _failed(host: Host, master: Master) -> OpenSshFailed:
     words = master.words
-    hint: Hint | Command | str = _typed(master.hops)
-    if "Host key verification failed" in words:
-        hint = Command("trust", hosts=host)
-    error = OpenSshFailed(words or "your ssh has not logged in in time", hint=hint)
+    if "Host key verification failed" in words and (error := _other_key(host, master)):
+        return error
+    if "Permission denied (publickey)" in words:
+        words = f"none of your keys is accepted: {words}"
+    error = OpenSshFailed(words or "your ssh has not logged in in time", hint=_typed(master.hops))
     error.out_of_reach = not words or _OUT_OF_REACH.search(words) is not None
     return error
+
+
+def _other_key(host: Host, master: Master) -> OpenSshFailed | None:
+    """What ssh says of a host key, with the file of the user's that decides."""
+    if found := _NOT_KNOWN.search(master.log):
+        return OpenSshFailed(f"unknown host key: {found[1]}", hint=Command("trust", hosts=host))
+    files = [file for hop in master.hops for file in hop.pins.files if file.is_file()]
+    if found := _REVOKED.search(master.log):
+        revoking = next((file for file in files if read_pins(file).revoked), files[0])
+        return OpenSshFailed(
+            f"REFUSED, its host key is revoked in {revoking}: {found[1]}",
+            hint=shlex.join(["ssh-keygen", "-l", "-F", found[1], "-f", str(revoking)]),
+        )
+    if found := _CHANGED.search(master.log):
+        file = next((file for file in files if read_pins(file).lookup(found[1])), files[0])
+        forget = shlex.join(["ssh-keygen", "-R", found[1], "-f", str(file)])
+        return OpenSshFailed(
+            f"REFUSED, its host key changed: {found[1]}; it may be another machine",
+            hint=Hint("if you know why: ", forget),
+        )
+    return None
+
+
+def require_known_key(hops: Sequence[Hop]) -> None:
+    """Raise UnknownHostKey, with the key that the last host presents, unless one is known."""
+    with contextlib.closing(Master(hops)) as master:
+        take = ("StrictHostKeyChecking=accept-new", "HashKnownHosts=no")
+        only = ("PreferredAuthentications=none", "BatchMode=yes")
+        with (master.folder / "errors").open("w") as errors:
+            master.start(*_settings(take + only), seconds=LOGIN_SECONDS, errors=errors)
+        file = master.folder / f"known_hosts-{len(hops) - 1}"
+        lines = file.read_text().splitlines()[len(_known_hosts(hops[-1]).splitlines()) :]
+        for name, _, text in (line.partition(" ") for line in lines):
+            if entry := parsed_key(text):
+                raise UnknownHostKey(name, entry.key)
 
 
 def _typed(hops: Sequence[Hop]) -> str:
@@ -354,9 +400,10 @@ def has_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def _locked(hops: Sequence[Hop]) -> bool:
-    """Whether a key file has a passphrase that could be typed."""
-    return any(has_passphrase(file) for hop in hops for file in hop.config.key_files)
+def _locked(hops: Sequence[Hop]) -> Path | None:
+    """A key file with a passphrase that could be typed."""
+    files = (file for hop in hops for file in hop.config.key_files)
+    return next((file for file in files if has_passphrase(file)), None)
 
 
 def login_options(hops: Sequence[Hop], folder: Path, given: Sequence[str] = ()) -> list[str]:

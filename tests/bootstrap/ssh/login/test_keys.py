@@ -54,9 +54,11 @@ class Refusing:
     def get_banner(self) -> bytes:
         return b"Only for members of the lab.\n"
 
-    def auth_publickey(self, user: str, key: PKey) -> Any:
+    def ask(self, user: str, key: PKey) -> Any:
         self.offered.append(getattr(key, "blob", None) or key.asbytes())
         raise AuthenticationException("Authentication failed.")
+
+    auth_publickey = ask
 
     def auth_none(self, user: str) -> Any:
         raise BadAuthenticationType("Bad authentication type", ["publickey", "password"])
