@@ -23,7 +23,7 @@ demo:
 # On a bare machine: set up, then check. Needs nothing but a Python and a network.
 test:
 	@$(setup) --dev
-	@cd tests && ../$(bin)/python -m standins.stores.servers
+	@cd tests && ../$(bin)/python -m standins.stores.servers && ../$(bin)/python -m standins.newer_debian
 	@$(MAKE) --no-print-directory check
 
 # While you edit: the tests that start no process, no host and no server (tests/fast.py).

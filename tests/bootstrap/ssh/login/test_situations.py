@@ -7,24 +7,36 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hosts.operator import Cluster, Operator, line, make_key, named
+from draws import drawn
+from hosts.kerberos import realm
+from hosts.operator import Cluster, Operator, line, named
+from hosts.situation import World
+from hosts.ssh_servers import NEWER, OWN, SERVERS, Servers
+from standins import newer_debian
+from standins.forks import forked_fab
 from standins.sshd import sshd
 
-from bootstrap.clouds.local.host import LocalHost
-from bootstrap.console.wait import wait_until
 from bootstrap.inventory.hosts import Host
-from bootstrap.ssh import connect
+from bootstrap.ssh import trust
 
-SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "sshd"
-DROPBEAR = shutil.which("dropbear", path=f"{os.environ.get('PATH')}:/usr/sbin")
+ALL_SERVERS = (OWN, *SERVERS)
+# What other servers refuse, and ssh says so too.
+CERTIFICATES = {"a certificate beside the key", "a CertificateFile"}
+ONLY_ED25519 = {"a key of ecdsa", "a key of rsa", "a key of rsa in PEM"}
+DEVICES = {
+    *("the key of a device", "the key of a device after another"),
+    *("the key of a device in the agent", "the key of a device that is away"),
+}
+REFUSED = {
+    "dropbear": CERTIFICATES,
+    "tinyssh": {*CERTIFICATES, *DEVICES, *ONLY_ED25519, "only certain ciphers"},
+}
 RELAY = """import os, select, socket, sys
 s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 while True:
@@ -35,112 +47,26 @@ while True:
 """
 
 
-@dataclass
-class World:
-    """The user's home, three hosts, and what a situation has started."""
-
-    operator: Operator
-    cluster: Cluster
-    tmp: Path
-    patch: pytest.MonkeyPatch
-    ending: ExitStack = field(default_factory=ExitStack)
-    typed: Host = field(default_factory=lambda: Host("a", "a"))
-
-    @property
-    def values(self) -> dict[str, str]:
-        """What {...} stands for in a configuration."""
-        found = {"home": str(self.operator.home), "key": str(self.operator.ssh / "id_ed25519")}
-        found |= {"user": self.cluster.user, "tmp": str(self.tmp)}
-        for number, machine in enumerate(self.cluster.machines):
-            found |= {f"h{number}": machine.address, f"p{number}": str(machine.port)}
-        return found
-
-    def key(self, kind: str = "ed25519", *, known: bool = True) -> Path:
-        """A new key in a file, which the first host accepts."""
-        path = make_key(self.tmp / f"key-{len([*self.tmp.iterdir()])}", kind)
-        if known:
-            self.accepts(path.with_suffix(".pub").read_text())
-        return path
-
-    def accepts(self, text: str) -> None:
-        """A line more in authorized_keys of the first host, for this situation."""
-        file = self.cluster.machines[0].home / ".ssh/authorized_keys"
-        before = file.read_text()
-        self.ending.callback(file.write_text, before)
-        file.write_text(before + text)
-
-    def agent(self, *keys: Path) -> None:
-        """An ssh-agent with these keys."""
-        path = self.tmp / "agent"
-        self.patch.setenv("SSH_AUTH_SOCK", str(path))
-        process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=-3)
-        self.ending.callback(process.wait)
-        self.ending.callback(process.terminate)
-        assert wait_until(path.exists, seconds=30, every=0.01)
-        for key in keys:
-            subprocess.run(["ssh-add", "-q", str(key)], check=True)
-
-    def sshd(self, *settings: str) -> LocalHost:
-        """Another sshd of the first host, with other settings."""
-        machine, folder = self.cluster.machines[0], self.tmp / "sshd"
-        folder.mkdir()
-        port = free_port(machine.address)
-        words = tuple(setting.split()[0] for setting in settings) + ("ListenAddress", "PidFile")
-        text = (machine.folder / "sshd_config").read_text().splitlines()
-        lines = [one for one in text if not one.startswith(words)]
-        own = [f"ListenAddress {machine.address}:{port}", f"PidFile {folder}/pid", *settings]
-        (folder / "config").write_text("\n".join([*lines, *own]) + "\n")
-        argv = [SSHD, "-D", "-f", str(folder / "config"), "-E", str(folder / "log")]
-        self.run(argv, lambda: (folder / "pid").exists())
-        other = LocalHost(machine.name, machine.folder, machine.address, port)
-        self.operator.knows(*self.cluster.machines, other)
-        self.typed = Host("a", other.address, user=self.cluster.user, port=port)
-        return other
-
-    def run(self, argv: list[str], ready: Callable[[], bool]) -> None:
-        """A server until the end of the situation."""
-        process = subprocess.Popen(argv, stdout=-3, stderr=-3)
-        self.ending.callback(process.wait)
-        self.ending.callback(process.terminate)
-        assert wait_until(ready, seconds=30, every=0.02)
-
-    def configures(self, text: str) -> None:
-        """The user's ssh_config."""
-        self.operator.configures(text.format(**self.values))
-
-    def by_ssh(self) -> bool:
-        """Whether the user's ssh runs a command there."""
-        options = ["-F", str(self.operator.ssh / "config"), "-o", "BatchMode=yes"]
-        options += ["-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10", "-T"]
-        options += ["-p", str(self.typed.port)] if self.typed.port else []
-        options += ["-l", self.typed.user] if self.typed.user else []
-        argv = ["ssh", *options, self.typed.address, "echo", "in"]
-        process = subprocess.run(argv, capture_output=True, text=True, stdin=-3, timeout=60)
-        return process.stdout.endswith("in\n")
-
-    def by_us(self) -> str:
-        """The same in a session; the reason where there is none."""
-        with connect.open_sessions(named(self.typed)) as opened:
-            if not opened:
-                return opened.reasons["a"]
-            return "\n".join(opened["a"].shell("echo in")[0])
-
-
-def free_port(address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture(scope="module")
+def servers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """The servers of the first host."""
+    with ExitStack() as ending:
+        yield Servers(cluster.machines[0], tmp_path_factory.mktemp("servers"), ending)
 
 
 @pytest.fixture
 def world(
-    operator: Operator, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operator: Operator,
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shared_caches: Path,
 ) -> Iterator[World]:
     """A user who knows all hosts, whose key they accept."""
     monkeypatch.setenv("RAILHEAD_SSH", "")
     operator.knows(*cluster.machines)
     (tmp_path / "w").mkdir()
-    made = World(operator, cluster, tmp_path / "w", monkeypatch)
+    made = World(operator, cluster, tmp_path / "w", monkeypatch, cluster.machines[0])
     made.configures("")
     with made.ending:
         yield made
@@ -209,17 +135,16 @@ ENDS = {
 }
 
 
-def same(world: World, expected: str) -> None:
-    """The same outcome, and ours is as expected."""
-    ours = world.by_us()
-    assert (ours == "in") is world.by_ssh(), ours
-    assert ours == expected if expected == "in" else expected in ours
-
-
 @pytest.mark.parametrize("situation", [*LEADS, *ENDS])
-def test_a_configuration_leads_where_ssh_goes(world: World, situation: str) -> None:
+def test_a_configuration_leads_where_ssh_goes(
+    world: World, servers: Servers, situation: str
+) -> None:
+    """Whichever server is there: each row takes another one, and each run too."""
+    at = [*LEADS, *ENDS].index(situation) % len(ALL_SERVERS)
+    server = drawn([*ALL_SERVERS[at:], *ALL_SERVERS[:at]])
+    world.on(server, servers[server])
     text, expected = ENDS.get(situation) or (LEADS[situation], "in")
-    known = line(world.cluster.machines[0])
+    known = line(world.first)
     files = {
         "known": known,
         "alias": "ours " + known.partition(" ")[2],
@@ -236,7 +161,7 @@ def test_a_configuration_leads_where_ssh_goes(world: World, situation: str) -> N
     world.patch.setenv("RELAY", str(world.tmp / "relay"))
     world.patch.setenv("PYTHON", shutil.which("python3") or "")
     world.configures(text + ALL)
-    same(world, expected)
+    world.ends("" if situation in REFUSED.get(server, ()) else expected)
 
 
 def encrypted(world: World) -> Path:
@@ -348,9 +273,9 @@ def a_certificate_file(world: World) -> str:
 
 def a_certificate_of_the_host(world: World) -> str:
     authority = world.key(known=False)
-    public = shutil.copy(world.cluster.machines[0].folder / "host_key.pub", world.tmp / "host.pub")
+    public = shutil.copy(world.first.folder / "host_key.pub", world.tmp / "host.pub")
     sign = ["ssh-keygen", "-q", "-s", str(authority), "-I", "h", "-h", "-n"]
-    subprocess.run([*sign, world.cluster.machines[0].address, public], check=True)
+    subprocess.run([*sign, world.first.address, public], check=True)
     other = world.sshd(f"HostCertificate {world.tmp}/host-cert.pub")
     text = authority.with_suffix(".pub").read_text()
     world.operator.write_known([f"@cert-authority {other.address},[{other.address}]:* {text}"])
@@ -372,20 +297,20 @@ def unknown(world: World) -> str:
 
 
 def changed(world: World) -> str:
-    world.operator.write_known([line(world.cluster.machines[0], world.key(known=False))])
+    world.operator.write_known([line(world.first, world.key(known=False))])
     world.configures(A + ALL)
     return "its host key changed"
 
 
 def revoked(world: World) -> str:
-    known = line(world.cluster.machines[0])
+    known = line(world.first)
     world.operator.write_known([known, f"@revoked {known}"])
     world.configures(A + ALL)
     return "is revoked"
 
 
 def given_on_the_line(world: World) -> str:
-    machine = world.cluster.machines[0]
+    machine = world.first
     world.typed = Host("a", machine.address, user=world.cluster.user, port=machine.port)
     world.configures("Host *\n  User nobody-here\n  Port 9\n" + ALL)
     return "in"
@@ -440,26 +365,6 @@ def of_a_stand_in(expected: str, *wants: str, banner: str = "") -> Callable[[Wor
     return made
 
 
-def of_dropbear(world: World) -> str:
-    """It reads the keys of the account alone, and refuses ours."""
-    host, key = world.cluster.machines[0].address, str(world.tmp / "dropbear")
-    port = free_port(host)
-    make = [str(Path(DROPBEAR or "").parents[1] / "bin/dropbearkey"), "-t", "ed25519", "-f", key]
-    shown = subprocess.run(make, check=True, capture_output=True, text=True).stdout
-    public = next(one for one in shown.splitlines() if one.startswith("ssh-ed25519"))
-    argv = [DROPBEAR or "", "-F", "-r", key, "-p", f"{host}:{port}"]
-
-    def listens() -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex((host, port)) == 0
-
-    world.run(argv, listens)
-    world.operator.write_known([f"[{host}]:{port} {' '.join(public.split()[:2])}\n"])
-    world.typed = Host("a", host, user=world.cluster.user, port=port)
-    world.configures(ALL)
-    return "none of your keys"
-
-
 def two_keys(world: World) -> str:
     keys = [world.key(), world.key()]
     world.sshd("AuthenticationMethods publickey,publickey")
@@ -467,11 +372,71 @@ def two_keys(world: World) -> str:
     return "in"
 
 
+def of_device(world: World) -> tuple[Path, str]:
+    """The key of a device, and the setting for the software that stands for one in OpenSSH's own
+    tests."""
+    (provider,) = world.has_newer_client().glob("usr/lib/openssh/*/misc/sk-dummy/sk-dummy.so")
+    world.patch.setenv("SSH_SK_PROVIDER", str(provider))  # for ssh-keygen and ssh-add
+    return world.key("ed25519-sk"), f"SecurityKeyProvider {provider}"
+
+
+def a_device(world: World) -> str:
+    alone(world, *of_device(world))
+    return "in"
+
+
+def a_device_after_a_key(world: World) -> str:
+    key, provider = of_device(world)
+    alone(world, world.key(known=False), f"IdentityFile {key}", provider)
+    return "in"
+
+
+def a_device_of_the_agent(world: World) -> str:
+    key, _ = of_device(world)
+    world.agent(key)
+    key.unlink()
+    alone(world, Path(f"{key}.pub"), "IdentitiesOnly yes")
+    return "in"
+
+
+def a_device_that_is_away(world: World) -> str:
+    key, _ = of_device(world)
+    alone(world, key, f"SecurityKeyProvider {world.tmp}/none")
+    return "signing failed for ED25519-SK"
+
+
+def kerberos(expected: str, on: str, *, ticket: bool = True) -> Callable[[World], str]:
+    def made(world: World) -> str:
+        machine, user = world.cluster.machines[0], world.cluster.user
+        there = realm(world.tmp / "realm", world.ending, user, f"host/{machine.address}")
+        for name, value in there.environment.items():
+            world.patch.setenv(name, value)
+        programs = world.tmp / "programs"
+        programs.mkdir()
+        (programs / "klist").symlink_to(newer_debian.unpacked() / "bin/klist")
+        world.patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        if ticket:
+            there.ticket(user)
+        ways = ("GSSAPIAuthentication yes", "GSSAPIStrictAcceptorCheck no")
+        world.sshd(*ways, "AuthenticationMethods gssapi-with-mic")
+        world.configures(f"GSSAPIAuthentication {on}\n{ALL}")
+        return expected
+
+    return made
+
+
 SITUATIONS: dict[str, Callable[[World], str]] = {
     "a key of the agent, by its encrypted file": in_agent_by_file,
     "a key of the agent, by its public part": in_agent_by_public_part,
     "a key after too many others": in_agent_after_many,
     "a key before many others": in_agent_first,
+    "the key of a device": a_device,
+    "the key of a device after another": a_device_after_a_key,
+    "the key of a device in the agent": a_device_of_the_agent,
+    "the key of a device that is away": a_device_that_is_away,
+    "Kerberos": kerberos("in", "yes"),
+    "Kerberos without a ticket": kerberos("accepts Kerberos alone", "yes", ticket=False),
+    "Kerberos that is off": kerberos("GSSAPIAuthentication is off", "no"),
     "IdentityAgent none": not_of_this_agent,
     "another IdentityAgent": another_agent,
     "a key with a passphrase": a_passphrase,
@@ -498,10 +463,56 @@ SITUATIONS: dict[str, Callable[[World], str]] = {
     "a code after the key": of_a_stand_in("needs a terminal", "key", "code"),
     "a password": of_a_stand_in("none of your keys", "password"),
 }
-if DROPBEAR:
-    SITUATIONS["dropbear"] = of_dropbear
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
-def test_a_situation_ends_as_with_ssh(world: World, situation: str) -> None:
-    same(world, SITUATIONS[situation](world))
+# What is about a sshd of OpenSSH with settings of its own, or about another server.
+OF_SETTINGS = {
+    *("a certificate of the host", "an algorithm that paramiko has not", "a banner"),
+    *("a banner before a refusal", "a forced command that says why", "nologin", "two keys"),
+    *("one session, no forwards", "no key is needed", "paramiko as a server"),
+    *("a code after the key", "a password", "Kerberos", "Kerberos without a ticket"),
+    "Kerberos that is off",
+}
+MANY = "a key after too many others"
+ROWS = [
+    pytest.param(server, situation, id=f"{server}: {situation}")
+    for server in ALL_SERVERS
+    for situation in SITUATIONS
+    if server in (OWN, NEWER) or situation not in OF_SETTINGS
+]
+
+
+@pytest.mark.parametrize(("server", "situation"), ROWS)
+def test_a_situation_ends_as_with_ssh(
+    world: World, servers: Servers, server: str, situation: str
+) -> None:
+    world.on(server, servers[server])
+    expected = SITUATIONS[situation](world)
+    if situation in REFUSED.get(server, ()):
+        expected = ""
+    if server != OWN and situation == MANY:
+        expected = "in"  # they take more keys, or do not count those that do not sign
+    world.ends(expected)
+
+
+def test_the_key_of_a_host_that_paramiko_cannot_read_is_pinned(world: World) -> None:
+    other = world.sshd("Ciphers chacha20-poly1305@openssh.com")
+    world.operator.write_known([])
+    world.configures(ALL)
+    assert "unknown host key" in world.by_us()
+    unknown = trust.unknown_keys(named(world.typed))
+    assert f"ssh-ed25519 {unknown['a'].key.get_base64()}" == other.public_key
+    trust.pin_keys(unknown, lambda _: True)
+    assert world.by_us() == "in"
+
+
+@pytest.mark.parametrize(
+    ("situation", "why"),
+    [("the key of a device", "is the key of a device"), ("Kerberos", "it accepts Kerberos")],
+)
+def test_fab_exec_says_why_it_goes_by_ssh(world: World, situation: str, why: str) -> None:
+    SITUATIONS[situation](world)
+    done = forked_fab(world.tmp, "exec", "--hosts", str(world.typed), "--cmd", "echo in")
+    assert done.returncode == 0, done.stdout + done.stderr
+    reason = done.stdout.partition(": by your ssh: ")[2].splitlines()[0]
+    assert reason.endswith(why) and "] in" in done.stdout
