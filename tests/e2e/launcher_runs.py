@@ -135,14 +135,15 @@ def operator_of(folder: Path, caches: Path, row: str, hosts: int = 2) -> Iterato
 
 
 def check_launcher(folder: Path, caches: Path, row: str, launcher: str, source: str) -> None:
-    """Two ranks train what one process does, with a curve of their output; a resumed run has the
-    checkpoint on every host, and names the rank that dies."""
+    """Two ranks train what one process does, over the user's own ssh, with a curve of their output;
+    a resumed run has the checkpoint on every host, and names the rank that dies."""
     with operator_of(folder, caches, row) as operator:
         script = operator.write("code/train.py", source)
         train = ("train", "--launcher", launcher, "--script", "code/train.py")
         metric = ("--metric", "loss=loss: ([0-9.]+)")
-        done = operator.fab(*train, *metric, seconds=1500)
+        done = operator.fab(*train, *metric, "--ssh", seconds=1500)
         done.ended(0, f"{launcher} over 2 ranks on 2 hosts", "succeeded")
+        assert all(f"{host}: by your ssh: --ssh" in done.out for host in ("h1", "h2"))
         one = alone(operator, row, script, launcher)
         two = values_in(operator.last / "weights-0.json", 2)
         assert two == pytest.approx(one, abs=1e-5)
