@@ -232,11 +232,18 @@ def _kilobytes(out: str) -> int:
 def script() -> str:
     """The POSIX sh that prints every fact after a marker, also if single commands fail."""
     commands = (
-        f"echo; echo @fact {name}; ( {command}\n) 2>/dev/null </dev/null"
+        f"echo; echo @fact {name}; {_grouped(command)} 2>/dev/null </dev/null"
         for name, (command, _) in FACTS.items()
         if name != "egress"  # runs in the background of all others; its result is read last
     )
     return "\n".join([egress.BEGIN, gpu.BEGIN, *commands, "echo; echo @fact egress", egress.END])
+
+
+def _grouped(command: str) -> str:
+    """A command in a shell of its own, which takes 0.8 ms, only where it would change the other's:
+    its folder, its variables, whether it goes on."""
+    changes = re.search(r"\b(cd|exit|set|shift|for|while)\b|=", command)
+    return f"( {command}\n)" if changes else f"{{ {command}\n}}"
 
 
 def parse(output: str) -> HostFacts:

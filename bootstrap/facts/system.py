@@ -105,6 +105,10 @@ _WITH_CARD = """for v in /sys/bus/pci/devices/*/vendor; do
   read -r v <$v && [ "$v" = 0x10de ] && break; v=
 done; [ "$v" ] || exit 0
 """
+# dpkg --audit takes 13 ms of CPU, and this 2: what it finds besides, no configure mends.
+_DPKG_BROKEN = """s='[a-z]+ reinstreq|.* (half-installed|half-configured|unpacked|triggers-[a-z]+)'
+grep -qE "^Status: ($s)" /var/lib/dpkg/status && dpkg --audit
+ls /var/lib/dpkg/updates"""
 _INSTALLED = (
     "dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\\n' '*nvidia*' '*openmpi*' "
     "'linux-image*' 'linux-headers*' 'linux-aws*' 'linux-gcp*' 'linux-generic*' 'cuda*'"
@@ -124,7 +128,7 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "cloud_init": ("command -v cloud-init && cloud-init status --long", _cloud_init),
     "apt_busy": (_APT_SEARCH, _apt_busy),
     "apt_timers": (_TIMERS, lambda out: tuple(lines(out))),
-    "dpkg_broken": ("dpkg --audit; ls /var/lib/dpkg/updates", lambda out: bool(out.strip())),
+    "dpkg_broken": (_DPKG_BROKEN, lambda out: bool(out.strip())),
     "held": (
         f"{_WITH_CARD}dpkg-query -W -f '${{db:Status-Want}} ${{Package}}\\n' | grep '^hold '",
         lambda out: frozenset(line.split()[1] for line in lines(out)),

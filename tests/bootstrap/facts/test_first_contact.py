@@ -53,6 +53,20 @@ def test_every_posix_shell_answers_every_fact(shell: list[str], home: Path) -> N
 
 
 @each_shell
+def test_a_fact_leaves_the_shell_as_it_was(shell: list[str], home: Path) -> None:
+    """Those without a shell of their own, too: the next ones are read in the same one."""
+    state = "pwd; set | grep -vE '^(_|PPID|LINENO|BASH_.*|PIPESTATUS|RANDOM|SECONDS|EPOCH.*)='"
+    for name, (command, _) in FACTS.items():
+        if name == "egress":
+            continue
+        whole = f"{state}; echo @; {facts_host._grouped(command)} >&2; echo @; {state}; echo @"
+        argv = [str(shutil.which(shell[0])), *shell[1:], "-c", whole]
+        done = subprocess.run(argv, cwd=home, capture_output=True, text=True)
+        before, _, after, _ = done.stdout.split("@\n")
+        assert before == after, name
+
+
+@each_shell
 def test_what_is_under_the_home_is_found(shell: list[str], home: Path) -> None:
     made = {
         ".railhead/envs/aa11/.ok": "aa11",
