@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socketserver
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from standins.stores.servers import NoServer
 # every child inherits. A handler is set back to the default in children: tests can interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Servers of stand-ins write the head of an answer and its body one by one: with Nagle's algorithm
+# the body waits up to 40 ms until the client's system confirms the head.
+socketserver.StreamRequestHandler.disable_nagle_algorithm = True
 
 # Linux divides the CPUs between sessions, not processes (sched_autogroup_enabled). Each host and
 # each command of the tests is a session: all workers would share the time of one of them.

@@ -19,9 +19,9 @@ from typing import Any
 
 import pulumi
 from google.protobuf import empty_pb2
-from pulumi.runtime import mocks, rpc, set_mocks, settings
+from pulumi.runtime import mocks, resource, rpc, set_mocks, settings
 from pulumi.runtime._callbacks import _CallbackServicer
-from pulumi.runtime.proto import resource_pb2
+from pulumi.runtime.proto import resource_pb2, source_pb2
 from pulumi.runtime.stack import run_in_stack
 
 Answer = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -30,6 +30,8 @@ PROVIDERS = "pulumi:providers:"
 STASH = "pulumi:index:Stash"
 CLUSTER_ID = "0a1b2c3d4e5f"
 _NOBODY: Any = object()
+# Nobody reads where in the program a resource was made, and to find it out takes long.
+resource._get_stack_trace = source_pb2.StackTrace
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ reach. A network with firewall rules or subnets is not removed.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -128,11 +129,18 @@ class Lists:
         return (204, None) if api == "storage" else (200, {})
 
 
+@functools.cache  # `re` keeps 512 patterns
+def _shape(api: str, id_: str) -> re.Pattern[str]:
+    """The paths of a method."""
+    method = document(api).methods[id_]
+    flat = APIS[api] + method.get("flatPath", method["path"])
+    return re.compile(re.sub(r"\{\w+\}", "[^/]+", flat))
+
+
 def _method(api: str, verb: str, path: str) -> tuple[str, dict[str, str]]:
     """The method of Google's description that this is, with the parameters of its path."""
     for id_, method in document(api).methods.items():
-        flat = APIS[api] + method.get("flatPath", method["path"])
-        if method["httpMethod"] == verb and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", flat), path):
+        if method["httpMethod"] == verb and _shape(api, id_).fullmatch(path):
             shape = re.sub(r"\{\+(\w+)\}", r"(?P<\1>.+)", APIS[api] + method["path"])
             found = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", shape), path)
             assert found, path

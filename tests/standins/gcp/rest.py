@@ -189,13 +189,20 @@ def _answer(rest: Rest, call: Call) -> Answer:
     api, path = path.strip("/").split("/", 1)
     given = {key: "\n".join(values) for key, values in parse.parse_qs(query).items()}
     for id, (verb, pattern, known) in _methods().items():
-        matched = re.fullmatch(pattern, path)
-        if matched and verb == call.method and id.startswith(f"{api}."):
+        if verb != call.method or not id.startswith(f"{api}."):
+            continue
+        if matched := compiled(pattern).fullmatch(path):
             strange = given.keys() - known
             if strange:
                 return 400, _error(400, f"{id} has no parameter {', '.join(strange)}")
             return rest.answer(id, {**given, **matched.groupdict()}, call.body)
     return 400, _error(400, f"there is no {call.method} {call.target}")
+
+
+@functools.cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """`re` keeps 512 patterns, and the APIs have some thousand."""
+    return re.compile(pattern)
 
 
 @functools.cache
