@@ -15,6 +15,7 @@ import ctypes
 import os
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -112,11 +113,11 @@ def _configure(planned: job.Job) -> None:
         f"Host {target.name}\n  HostName {target.address}\n  Port {target.port}\n"
         for target in planned.targets
     ]
-    shared = (
-        f"Host *\n  IdentityFile {planned.key_file}\n  UserKnownHostsFile {planned.known_hosts}\n"
-    )
     config = Path.home() / ".ssh/config"
+    known_hosts = config.with_name("known_hosts")
     config.parent.mkdir(mode=0o700, exist_ok=True)
+    shutil.copy(planned.known_hosts, known_hosts)
+    shared = f"Host *\n  IdentityFile {planned.key_file}\n  UserKnownHostsFile {known_hosts}\n"
     config.write_text("".join([*blocks, shared]))
 
 

@@ -53,7 +53,7 @@ class Realm:
 
     def run(self, program: str, *args: str) -> None:
         """One of Kerberos' programs."""
-        argv = [str(newer_debian.unpacked() / "bin" / program), *args]
+        argv = [str(newer_debian.here() / "bin" / program), *args]
         subprocess.run(
             argv, check=True, env={**os.environ, **self.environment}, capture_output=True
         )
@@ -63,7 +63,7 @@ def realm(folder: Path, ending: ExitStack, *principals: str) -> Realm:
     """A realm with these, whose keys are in a file; each has a ticket when it asks for one."""
     folder.mkdir()
     (folder / "tickets").mkdir()
-    (modules,) = newer_debian.unpacked().glob("usr/lib/*/krb5/plugins/kdb")
+    (modules,) = newer_debian.here().glob("usr/lib/*/krb5/plugins/kdb")
     port = free_port(ADDRESS)
     values = {"realm": REALM, "folder": folder, "address": ADDRESS, "port": port}
     (folder / "krb5.conf").write_text(CLIENT.format(**values))
@@ -80,6 +80,6 @@ def realm(folder: Path, ending: ExitStack, *principals: str) -> Realm:
     for principal in principals:
         made.run("kadmin.local", "addprinc", "-randkey", principal)
         made.run("kadmin.local", "ktadd", "-k", str(folder / "keys"), principal)
-    argv = [str(newer_debian.unpacked() / "bin/krb5kdc"), "-n"]
+    argv = [str(newer_debian.here() / "bin/krb5kdc"), "-n"]
     run(argv, lambda: listens(ADDRESS, port), ending, {**os.environ, **made.environment})
     return made

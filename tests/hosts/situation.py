@@ -41,7 +41,7 @@ class World:
 
     def has_newer_client(self) -> Path:
         """The user's ssh is a newer one; the folder of its release."""
-        newer = newer_debian.unpacked()
+        newer = newer_debian.here()
         if str(newer) not in os.environ["PATH"]:
             self.patch.setenv("PATH", f"{newer}/bin:{os.environ['PATH']}")
         return newer

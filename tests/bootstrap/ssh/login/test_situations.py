@@ -413,7 +413,7 @@ def kerberos(expected: str, on: str, *, ticket: bool = True) -> Callable[[World]
             world.patch.setenv(name, value)
         programs = world.tmp / "programs"
         programs.mkdir()
-        (programs / "klist").symlink_to(newer_debian.unpacked() / "bin/klist")
+        (programs / "klist").symlink_to(newer_debian.here() / "bin/klist")
         world.patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
         if ticket:
             there.ticket(user)
