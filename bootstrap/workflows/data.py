@@ -23,7 +23,7 @@ from ..data.place import hashed_input
 from ..data.spec import DataSpec
 from ..data.upload import DATA, upload, upload_to_stack
 from ..errors import Command, RailheadError, UsageError
-from ..inventory.files import existing_path
+from ..inventory.files import existing_path, folder_option
 from ..inventory.hosts import Inventory
 from ..plan.runtimes import REPO
 from ..provision.local_environment import runtime_here, variables_here
@@ -145,7 +145,7 @@ def _with_tensorflow(
     source: str, argv: Sequence[str], program: ProgramOptions, failed: str
 ) -> None:
     """Run `python -m training.data` on some data, independent of the current folder."""
-    if not scheme_of(source) and existing_path(Path(source).expanduser()) is None:
+    if not scheme_of(source) and existing_path(source) is None:
         raise UsageError(f"there is no file or folder {source} here")
     python = runtime_here("the same command on a machine with Linux on x86_64")
     environment = variables_here("RAILHEAD_RUN")  # RAILHEAD_DATA_CACHE stays the user's
@@ -164,7 +164,7 @@ def _with_tensorflow(
 
 def _absolute(place: str) -> str:
     """A URI unchanged, a path made absolute."""
-    return place if scheme_of(place) else str(Path(place).expanduser().absolute())
+    return place if scheme_of(place) else str(folder_option(place, "the data"))
 
 
 @contextmanager

@@ -296,6 +296,7 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
         ("train --hosts a --data push", 2, "--data takes NAME=URI"),
         ("train --hosts a --script data push", 2, "for the job push"),
         ("data shard none new", 2, "there is no file or folder none here"),
+        ("data index ~no-such-user/x", 2, "no folder can have this name"),
         ("data shard . new --shards 0", 2, "--shards"),
         ("--help data push", 0, "Usage: fab data push FOLDER URI"),
         ("data list --help", 0, "Usage: fab data list"),
