@@ -46,6 +46,7 @@ OF_RUNS = {
     "CUDA_VISIBLE_DEVICES": "unless it is set, with `parameter-server`: `-1` for chief and"
     " servers, one GPU for each worker",
     "TF_CPP_MIN_LOG_LEVEL": "unless it is set: `1`, for the built-in training `2`",
+    "no_grpc_proxy": "with `TF_CONFIG` or JAX: what it or `no_proxy` has, and the hosts",
     "NCCL_SOCKET_IFNAME": "unless it is set: the network interface towards the other hosts",
 }
 # Railhead sets them, for its processes.

@@ -391,6 +391,8 @@ def set_environment(run: RunDocument, rank: int, folder: str) -> None:
         if (devices := visible_devices(run, rank)) is not None:
             os.environ.setdefault("CUDA_VISIBLE_DEVICES", devices)
     os.environ.update(rank_launcher.variables(run, rank))
+    if run.tf_cluster or run.launcher == "jax":
+        os.environ.update(no_grpc_proxy=rank_launcher.without_proxy(run, os.environ))
     set_for_imports(run)
 
 

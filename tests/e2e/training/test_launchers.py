@@ -18,6 +18,7 @@ from hosts import open_mpi
 from standins.runs.run_documents import run_document
 
 from bootstrap.host.rank import rank_launcher
+from railhead.documents.runs.run import RunHost
 
 
 @pytest.mark.slow
@@ -42,13 +43,16 @@ print("joined", jax.process_index(), jax.process_count(), flush=True)
 def test_ranks_of_jax_join_each_other_under_each_open_mpi(
     request: pytest.FixtureRequest, mpi: str
 ) -> None:
-    """Open MPI 5 does not set the variable by which JAX knows mpirun."""
+    """Open MPI 5 does not set the variable by which JAX knows mpirun. The proxy is not asked."""
     python = python_of_row(request, kept_environments.JAX)
     mpirun = "mpirun" if mpi == "4.1" else str(open_mpi.wheel(mpi) / "bin/mpirun")
     with socket.create_server(("127.0.0.1", 0)) as server:
         coordinator = f"127.0.0.1:{server.getsockname()[1]}"
-    run = run_document(launcher="jax", size=2, coordinator=coordinator)
+    hosts = (RunHost("h1", "127.0.0.1", None, 2),)
+    run = run_document(launcher="jax", hosts=hosts, size=2, coordinator=coordinator)
     variables = rank_launcher.variables(run, 0)
+    variables |= {"http_proxy": "http://127.0.0.1:9"}
+    variables["no_grpc_proxy"] = rank_launcher.without_proxy(run, variables)
     if mpi == "4.1":
         variables.pop(rank_launcher.OF_MPIRUN)
     argv = [mpirun, "-np", "2", "--oversubscribe", "--bind-to", "none", python, "-c", JOIN]

@@ -15,7 +15,9 @@ from places import ROOT
 
 pytestmark = pytest.mark.slow
 
-TRAIN = ("train", "--strategy", "parameter-server")
+# Ranks reach each other without the proxy for downloads, which nobody serves here.
+PROXY = ("--env", "http_proxy=http://127.0.0.1:9")
+TRAIN = ("train", "--strategy", "parameter-server", *PROXY)
 EXAMPLE = ROOT / "examples/parameter_server.py"  # fit of Keras 3
 # Ranks with roles, without TensorFlow: what is not the chief waits for ever, or ends with 7.
 ROLES = """

@@ -73,6 +73,20 @@ def test_what_mpirun_has_set_for_jax_stays(monkeypatch: pytest.MonkeyPatch) -> N
     assert found == JAX | {"OMPI_MCA_orte_hnp_uri": "7.0;tcp://10.0.1.1:9"}
 
 
+@pytest.mark.parametrize(
+    ("given", "before"),
+    [
+        ({}, ""),
+        ({"no_proxy": "a.example,b"}, "a.example,b,"),
+        ({"no_proxy": "a", "no_grpc_proxy": "b"}, "b,"),
+    ],
+)
+def test_ranks_reach_each_other_without_a_proxy(given: dict[str, str], before: str) -> None:
+    """gRPC would send what TensorFlow and JAX say to each other to the proxy for downloads."""
+    run = run_of("jax", HOSTS, "10.0.1.1:23001")
+    assert rank_launcher.without_proxy(run, given) == f"{before}10.0.1.1,10.0.1.2"
+
+
 @pytest.mark.parametrize("launcher", ["horovod", "tensorflow"])
 def test_a_launcher_without_a_coordinator_sets_none(launcher: str) -> None:
     assert rank_launcher.variables(run_of(launcher, HOSTS, None), 0) == {}
