@@ -64,5 +64,6 @@ def test_a_kernel_is_of_a_kind(debian: HostFacts, kernel: str, flavour: str) -> 
 def test_every_card_of_the_table_is_of_a_known_generation() -> None:
     for number, name in CARDS.items():
         arch = next(arch for arch, first, last in ARCHES if first <= number <= last)
-        values = {"V100": "volta", "T4": "turing", "A10": "ampere", "L4": "ada", "H100": "hopper"}
+        values = {"V100": "volta", "T4": "turing", "A10": "ampere", "L4": "ada"}
+        values |= {"H100": "hopper", "H200": "hopper"}
         assert any(part in name and arch == generation for part, generation in values.items()), name

@@ -58,6 +58,10 @@ def test_ranks_of_jax_join_each_other_under_each_open_mpi(
     argv = [mpirun, "-np", "2", "--oversubscribe", "--bind-to", "none", python, "-c", JOIN]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = subprocess.run(
-        [*argv, json.dumps(variables)], env={**os.environ, **root}, text=True, capture_output=True
+        [*argv, json.dumps(variables)],
+        env={**os.environ, **root},
+        text=True,
+        capture_output=True,
+        timeout=300,
     )
     assert sorted(done.stdout.splitlines()) == ["joined 0 2", "joined 1 2"], done.stderr
