@@ -43,7 +43,7 @@ print("joined", jax.process_index(), jax.process_count(), flush=True)
 def test_ranks_of_jax_join_each_other_under_each_open_mpi(
     request: pytest.FixtureRequest, mpi: str
 ) -> None:
-    """Open MPI 5 does not set the variable by which JAX knows mpirun. The proxy is not asked."""
+    """Open MPI 5 does not set the variable by which JAX knows mpirun. No proxy is between them."""
     python = python_of_row(request, kept_environments.JAX)
     mpirun = "mpirun" if mpi == "4.1" else str(open_mpi.wheel(mpi) / "bin/mpirun")
     with socket.create_server(("127.0.0.1", 0)) as server:
