@@ -63,7 +63,7 @@ def without_proxy(run: RunDocument, environment: Mapping[str, str]) -> str:
     """What gRPC reaches without a proxy: the hosts of the run too. TensorFlow and JAX talk by it,
     and it takes grpc_proxy, https_proxy or http_proxy for every address that is not excepted."""
     given = environment.get("no_grpc_proxy") or environment.get("no_proxy")
-    return ",".join([given] * bool(given) + [host.peer_address for host in run.hosts])
+    return ",".join([*([given] if given else []), *(host.peer_address for host in run.hosts)])
 
 
 def use_peer_address(run: RunDocument, rank: int) -> None:
