@@ -12,6 +12,7 @@ from ..console.text import clean, columns_of, count, size
 from ..errors import Hint
 from ..facts.host import HostFacts
 from ..plan.hostfile import Link, Peer
+from ..plan.runtimes import TENSORFLOW
 from .checks import (
     Finding,
     HostReadings,
@@ -34,6 +35,7 @@ class HealthReport:
     peers: Sequence[Peer] = ()
     links: Sequence[Link] = ()
     tensorflow_readings: Mapping[str, TensorFlowReadings] = field(default_factory=dict)
+    framework: str = TENSORFLOW.title
 
     def lines(self) -> list[str]:
         """A table with a row per host, and a line about the slowest host."""
@@ -47,12 +49,12 @@ class HealthReport:
         return (name, self._gpus(name), clock, *room, self._matmul(name), self._interface(name))
 
     def _gpus(self, name: str) -> str:
-        """The number of GPUs; by source if the bus, the driver and TensorFlow disagree."""
+        """The number of GPUs; by source if the bus, the driver and the framework disagree."""
         facts, bench = self.facts[name], self.tensorflow_readings.get(name)
         counts = {"PCI": gpu_cards(facts)} if gpu_cards(facts) else {}
         counts["nvidia-smi"] = len(facts.gpus)
         if bench and bench.gpus is not None:
-            counts["TensorFlow"] = bench.gpus
+            counts[self.framework] = bench.gpus
         if len(set(counts.values())) == 1:
             return str(len(facts.gpus) or "none")
         return ", ".join(f"{number} by {source}" for source, number in counts.items())

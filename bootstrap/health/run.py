@@ -5,6 +5,7 @@ It prints all readings and findings; the last line is the outcome. It leaves not
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,8 +18,8 @@ from ..inventory.hosts import Inventory
 from ..lifecycle import reach
 from ..plan import hostfile
 from ..plan.cluster import Options, SurveyedCluster
-from ..plan.runtimes import gpus_of
-from ..provision.survey import for_launcher, survey
+from ..plan.runtimes import TENSORFLOW, choose_runtime, gpus_of
+from ..provision.survey import for_launcher, survey, with_wheel
 from ..runs import start
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.connect import Sessions, all_facts
@@ -53,7 +54,7 @@ def check_hosts(
         measured = replace(measured, peers=cluster.peers, links=links)
         findings += _check_ports(cluster, report)
     if cluster and not refused:
-        measured, more = _check_tensorflow(cluster, measured, findings, report)
+        measured, more = _check_framework(cluster, measured, findings, report)
         findings += more
     else:
         for line in measured.lines():
@@ -94,6 +95,8 @@ def _survey(
     start.refuse_second(cluster)
     if measure.hosts_not_ready(cluster):  # they may be ready for the other launchers
         cluster = for_launcher(cluster, "tensorflow")
+    if options.runtime is None and measure.hosts_not_ready(cluster):
+        cluster = _ready_for_another(cluster)
     if without := measure.hosts_not_ready(cluster):
         named = ", ".join(without) + (" is" if len(without) == 1 else " are")
         return cluster, UsageError(
@@ -101,6 +104,17 @@ def _survey(
             hint=Command("bootstrap"),
         )
     return cluster, None
+
+
+def _ready_for_another(cluster: ConnectedCluster) -> ConnectedCluster:
+    """The cluster with the runtime of another framework, where all hosts have that one."""
+    for launcher in ("jax", "torch"):
+        with contextlib.suppress(UsageError):
+            environment = choose_runtime(cluster.facts, launcher, None)
+            other = with_wheel(replace(cluster, environment=environment))
+            if not measure.hosts_not_ready(other):
+                return other
+    return cluster
 
 
 def _check_ports(cluster: ConnectedCluster, report: Reporter) -> list[Finding]:
@@ -112,23 +126,24 @@ def _check_ports(cluster: ConnectedCluster, report: Reporter) -> list[Finding]:
     return closed
 
 
-def _check_tensorflow(
+def _check_framework(
     cluster: ConnectedCluster,
     measured: HealthReport,
     before: list[Finding],
     report: Reporter,
 ) -> tuple[HealthReport, list[Finding]]:
-    """Check TensorFlow on each host and, if that succeeds, the links between them."""
-    hosts = count(len(cluster.peers), "host")
-    report(f"TensorFlow on {hosts}: devices, and a product of matrices on each")
+    """Check the framework on each host and, if that succeeds, the links between them."""
+    framework = cluster.environment.runtime.framework
+    product = ", and a product of matrices on each" if framework is TENSORFLOW else ""
+    report(f"{framework.title} on {count(len(cluster.peers), 'host')}: devices{product}")
     tensorflow_readings = measure.tensorflow_readings(cluster)
-    measured = replace(measured, tensorflow_readings=tensorflow_readings)
+    measured = replace(measured, tensorflow_readings=tensorflow_readings, framework=framework.title)
     for line in measured.lines():
         report(line)
     unfit = [
         finding
         for name, bench in tensorflow_readings.items()
-        for finding in checks.fallback_findings(name, cluster.facts[name], bench)
+        for finding in checks.fallback_findings(name, cluster.facts[name], bench, framework.title)
     ]
     machines = {name: facts.boot_id for name, facts in cluster.facts.items()}
     findings = [*unfit, *checks.speed_findings(tensorflow_readings, machines)]

@@ -16,6 +16,8 @@ from e2e.adhoc_hosts import introduce, marked_on
 from e2e.local_hosts import Operator, wait_until
 from hosts.full_host import FullHost
 
+from bootstrap.plan.runtimes import ROWS, Environment, Runtime
+
 Start = Callable[..., list[FullHost]]
 
 # What a T4's driver answers to the queries that it gets.
@@ -70,6 +72,38 @@ def test_before_the_runtime_is_there_all_else_is_checked(fresh: Operator) -> Non
     assert "[h2] GPU 0000:00:1e.0: 2 memory errors that ECC cannot correct" in done.out
     assert re.search(r"^h1 +1 .* lo 127\.", done.out, re.MULTILINE)
     assert not [path for home in (first, second) for path in home.glob(".railhead/*")]
+
+
+# What count_gpus.py would print there.
+COUNTED = """#!/bin/sh
+cat >/dev/null
+echo '{{"gpus": {number}, "devices": []}}'
+"""
+
+
+def test_hosts_that_are_ready_for_another_framework_are_checked_with_it(fresh: Operator) -> None:
+    row = ROWS["torch2.10"]
+    digests = [Environment(Runtime(row, gpu=True), python, "").digest for python in row.pythons]
+
+    def let_torch_see(*numbers: int) -> None:
+        for home, number in zip(homes(fresh, "fresh"), numbers, strict=True):
+            for folder in (home / ".railhead/envs" / digest for digest in digests):
+                (folder / "bin").mkdir(parents=True, exist_ok=True)
+                (folder / "bin/python").write_text(COUNTED.format(number=number))
+                (folder / "bin/python").chmod(0o755)
+                (folder / ".ok").write_text(f"{folder.name}\n")
+
+    for home in homes(fresh, "fresh"):
+        give_gpu(home)
+        (home / ".railhead").mkdir(mode=0o700)
+    let_torch_see(1, 1)
+    fresh.fab("bootstrap", "--launcher", "torch").ended(0)
+    done = fresh.fab("health").ended(0, "PyTorch on 2 hosts: devices\n", "healthy: 2 hosts")
+    assert "all-reduce: not measured, Horovod is not installed" in done.out
+    let_torch_see(1, 0)
+    done = fresh.fab("health").ended(1, "not healthy: 1 finding")
+    assert "[h2] 1 GPU by nvidia-smi, PyTorch sees no GPU: it would train on the CPU" in done.out
+    assert re.search("^h2 +1 by nvidia-smi, 0 by PyTorch ", done.out, re.MULTILINE)
 
 
 @pytest.mark.slow
