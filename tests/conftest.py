@@ -140,7 +140,7 @@ def python_of_row(request: pytest.FixtureRequest, row: str) -> str:
 def s3_store(
     shared_caches: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[object_stores.S3]:
-    """A real S3 server; skipped with a reason where it cannot be built."""
+    """A real S3 server; skipped with a reason where it was not built."""
     with built_or_skipped(), object_stores.s3(shared_caches, tmp_path_factory.mktemp("s3")) as s3:
         yield s3
 
@@ -149,14 +149,14 @@ def s3_store(
 def gcs_store(
     shared_caches: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[object_stores.Gcs]:
-    """Google's emulator; skipped with a reason where it cannot be built."""
+    """Google's emulator; skipped with a reason where it was not built."""
     with built_or_skipped(), object_stores.gcs(shared_caches, tmp_path_factory.mktemp("g")) as gcs:
         yield gcs
 
 
 @contextlib.contextmanager
 def built_or_skipped() -> Iterator[None]:
-    """Skip where a server cannot be built."""
+    """Skip where a server was not built."""
     try:
         yield
     except NoServer as error:

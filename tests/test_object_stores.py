@@ -55,7 +55,13 @@ def test_what_is_put_by_either_side_is_read_by_the_other(
 def test_without_go_the_reason_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(servers.NoServer, match="no Go to build github.com/versity/versitygw"):
+        servers.make("versitygw", tmp_path)
+
+
+def test_no_test_builds_a_server(tmp_path: Path) -> None:
+    with pytest.raises(servers.NoServer, match="python -m standins.stores.servers"):
         servers.binary("versitygw", tmp_path)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ class Gcs(Store):
 @contextlib.contextmanager
 def s3(caches: Path, folder: Path, address: str = "127.0.0.1") -> Iterator[S3]:
     """A new S3 with its buckets under `folder`, at an address of this machine; NoServer where it
-    cannot be built."""
+    was not built."""
     path = binary("versitygw", caches)
     port = free_port()
     endpoint = f"http://{address}:{port}"
@@ -202,7 +202,7 @@ def account(access: str, secret: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def gcs(caches: Path, folder: Path) -> Iterator[Gcs]:
-    """A new Google Cloud Storage, in memory; NoServer where it cannot be built."""
+    """A new Google Cloud Storage, in memory; NoServer where it was not built."""
     path = binary("fake-gcs-server", caches)
     port, behind = free_ports(2)
     folder.mkdir(parents=True, exist_ok=True)

@@ -28,22 +28,33 @@ PACKAGES = {
     "fake-gcs-server": "github.com/fsouza/fake-gcs-server@v1.56.1",
 }
 BUILD_SECONDS = 900
+COMMAND = "cd tests && ../.venv/bin/python -m standins.stores.servers"
 PORTS = range(20_000, 32_000)
 CLAIMS: list[socket.socket] = []  # of this process, until it ends
 
 
 class NoServer(Exception):
-    """A server cannot be built here; the message says why."""
+    """A server is not there; the message says why, or the command that builds it."""
 
 
 def binary(name: str, caches: Path) -> Path:
-    """The path of a server, built where it is not in the cache; NoServer without Go."""
-    package = PACKAGES[name]
-    folder = caches / "railhead/servers" / f"{name}-{package.partition('@')[2]}"
-    with locked(folder / "lock"):  # several workers of one test run ask at once
+    """The path of a server. NoServer if it was not built."""
+    path = _folder(name, caches) / name
+    if not path.exists():
+        raise NoServer(f"{name} was not built: {COMMAND}")
+    return path
+
+
+def _folder(name: str, caches: Path) -> Path:
+    return caches / "railhead/servers" / f"{name}-{PACKAGES[name].partition('@')[2]}"
+
+
+def make(name: str, caches: Path) -> None:
+    """Build a server where it is not in the cache; NoServer if that fails."""
+    folder = _folder(name, caches)
+    with locked(folder / "lock"):  # of two that build at once
         if not (folder / name).exists():
-            build(package, folder)
-    return folder / name
+            build(PACKAGES[name], folder)
 
 
 def build(package: str, folder: Path) -> None:
@@ -139,7 +150,7 @@ def main() -> None:
     """Build all that can be built here."""
     for name in PACKAGES:
         try:
-            binary(name, Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"))
+            make(name, Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"))
         except NoServer as error:
             print(f"tests with {name} are skipped: {error}", file=sys.stderr)
 
