@@ -22,7 +22,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from standins.stores import object_stores
+from standins.stores import object_stores, servers
 
 READER = Path(__file__).with_name("reader.py")
 SIZE = 64 << 20
@@ -112,6 +112,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--objects", type=int, default=8)
     options = parser.parse_args()
+    servers.main()
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     with tempfile.TemporaryDirectory() as name, object_stores.s3(caches, Path(name, "s3")) as s3:
         s3.make_bucket("data")

@@ -26,7 +26,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from standins.stores import object_stores
+from standins.stores import object_stores, servers
 from standins.stores.object_stores import S3
 
 from .first import first_records, link_to_google, link_to_s3
@@ -93,6 +93,7 @@ def main() -> int:
     parser.add_argument("--gigabytes", type=float, default=2.0)
     parser.add_argument("--only", choices=("speed", "first", "memory"), help="one of the three")
     options = parser.parse_args()
+    servers.main()
     with tempfile.TemporaryDirectory() as name, object_stores.s3(CACHES, Path(name)) as s3:
         s3.make_bucket("data")
         python = options.python
