@@ -24,6 +24,7 @@ from ...report.listing import known_runs
 from ...report.scaling import epoch_seconds
 
 MOST_HOSTS = 16  # of a stack
+MOST_ROWS = 40  # of the table for people: the cheapest stay on the screen
 VCPUS_OF_N1 = 8  # for each GPU that is attached
 ATTACHED = {"nvidia-tesla-t4": (T4, (1, 2, 4)), "nvidia-tesla-v100": (V100, (1, 2, 4, 8))}
 LEFT_OUT = (
@@ -246,7 +247,8 @@ def lines(
     head = ["machines", "region", "USD per hour", "per GPU hour", f"{options.hours:g} h"]
     head += ["epoch"] if trained else []
     rows = [head]
-    for one in offers:
+    cheapest, dearer = offers[:MOST_ROWS], len(offers) - MOST_ROWS
+    for one in cheapest:
         hour, gpus, hours = one.per_hour, Decimal(options.gpus), Decimal(str(options.hours))
         each = hour * (1 / gpus)
         row = [
@@ -260,10 +262,11 @@ def lines(
             epoch = epoch_price(one, options, trained)
             row.append(clean(f"{epoch.text(digits=4)} ({run[0].run_id})") if run and epoch else "")
         rows.append(row)
-    days = sorted({f"{one.rate.source} {one.rate.day}" for one in offers})
+    days = sorted({f"{one.rate.source} {one.rate.day}" for one in cheapest})
     market = SPOT if options.spot else ON_DEMAND
     return [
         *table_lines(rows),
+        *([f"{dearer} more cost more: --gpu, --region or --json shows them"] if dearer > 0 else []),
         f"{market}, USD, machines without disks and addresses; {', '.join(days)}",
         LEFT_OUT,
     ]

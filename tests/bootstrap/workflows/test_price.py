@@ -48,12 +48,26 @@ def test_whole_machines_add_up_to_the_number(capsys: pytest.CaptureFixture[str])
 
 def test_gpus_are_attached_to_machines_of_google(capsys: pytest.CaptureFixture[str]) -> None:
     """2 x (16 x 0.0474998 + 2 x 0.35)."""
-    rows = {row[0]: row for row in shown(capsys, gpus=4, gpu=("t4",))}
-    assert rows["2 x n1-standard-16 + 2 nvidia-tesla-t4"][1:4] == ["us-central1", "2.920", "0.730"]
+    rows = {tuple(row[:2]): row[2:] for row in shown(capsys, gpus=4, gpu=("t4",))}
+    where = ("2 x n1-standard-16 + 2 nvidia-tesla-t4", "us-central1")
+    assert rows[where][:2] == ["2.920", "0.730"]
+
+
+def test_people_see_the_cheapest_and_how_many_more_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = shown(capsys, gpus=1)
+    with json_output(True):
+        price.price(PriceOptions(gpus=1))
+    offers = json.loads(capsys.readouterr().out)["offers"]
+    shown_rows = [row[:2] for row in rows if row[0][:4] == "1 x "]
+    machines = {(one["machine"], one["region"]) for one in offers[: price.MOST_ROWS]}
+    assert {(name.removeprefix("1 x "), region) for name, region in shown_rows} == machines
+    assert rows[1 + price.MOST_ROWS][0].split()[0] == str(len(offers) - price.MOST_ROWS)
 
 
 def test_spot_prices_are_ranges(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [row for row in shown(capsys, gpus=1, spot=True) if "us-east-1" in row]
+    rows = [row for row in shown(capsys, gpus=1, gpu=("t4",), spot=True) if "us-east-1" in row]
     assert rows == [
         ["1 x g4dn.xlarge", "us-east-1", "0.200 to 0.216", "0.200 to 0.216", "0.20 to 0.22"]
     ]
