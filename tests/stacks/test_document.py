@@ -179,8 +179,8 @@ def test_the_unknown_parts_of_a_cost_are_named() -> None:
 def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
     changes: dict[str, Any], per_hour: float, date: str
 ) -> None:
-    europe = cost.price(replace(GCP, **changes))
-    assert europe and europe.per_hour is None
+    zurich = cost.price(replace(GCP, **changes, region="europe-west6"))
+    assert zurich and zurich.per_hour is None
     config = replace(GCP, **changes, region="us-central1")
     found, more = cost.price(config), config.count * (100 * 0.10 / 730 + 0.005)
     assert found and found.per_hour == pytest.approx(per_hour + more, abs=1e-4)
@@ -192,9 +192,9 @@ def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
     [
         (AWS, golden("aws"), "7.87 USD per hour", "2026-11-21T18:00:00Z"),
         (
-            GCP,
+            replace(GCP, region="europe-west6"),
             golden("gcp"),
-            "unknown: price of n1-standard-8 in europe-west4",
+            "unknown: price of n1-standard-8 in europe-west6",
             "4 hours after each start of a host",
         ),
         (LOCAL, golden("local"), "costs nothing", "none: nothing stops it"),
