@@ -27,7 +27,9 @@ from bootstrap.clouds.local.host import LocalHost
 from bootstrap.console.wait import wait_until
 
 SYSTEM = "/usr/sbin:/usr/local/sbin:/usr/bin"
-AT_HOME = 'mount --bind "$0" /etc/passwd; exec "$@"'
+# tinysshd takes no keys from a home below a folder that all may write, such as /tmp.
+HOME = "/mnt"
+AT_HOME = f'mount --bind "$0" /etc/passwd; mount --bind "$1" {HOME}; shift; exec "$@"'
 ASYNCSSH = """\
 import asyncio, sys, asyncssh
 
@@ -132,9 +134,10 @@ def _with_home(machine: LocalHost, folder: Path) -> list[str]:
     fields = [line.split(":") for line in lines]
     for line in fields:
         if line[0] == account:
-            line[5:] = [str(machine.home), "/bin/sh"]
+            line[5:] = [HOME, "/bin/sh"]
     (folder / "passwd").write_text("".join(":".join(line) + "\n" for line in fields))
-    return ["unshare", "--mount", "sh", "-ec", AT_HOME, str(folder / "passwd")]
+    where = [str(folder / "passwd"), str(machine.home)]
+    return ["unshare", "--mount", "sh", "-ec", AT_HOME, *where]
 
 
 def dropbear(machine: LocalHost, folder: Path, ending: ExitStack) -> LocalHost:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from paramiko.ssh_exception import IncompatiblePeer, SSHException
 
+from ...console import log
 from ...console.output import print_lines
 from ...errors import UsageError
 from ...inventory.hosts import Host
@@ -151,6 +152,7 @@ def _has_ticket() -> bool:
     """Whether there is a Kerberos ticket: `klist` knows, in whichever cache."""
     if klist := shutil.which("klist"):
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            return subprocess.run([klist, "-s"], timeout=KLIST_SECONDS).returncode == 0
+            asked = log.run([klist, "-s"], env=os.environ, cwd="/", timeout=KLIST_SECONDS)
+            return asked.returncode == 0
         return False
     return "KRB5CCNAME" in os.environ or Path(f"/tmp/krb5cc_{os.getuid()}").exists()

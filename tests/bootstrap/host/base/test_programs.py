@@ -83,10 +83,10 @@ def test_a_host_makes_the_classes_and_loads_the_modules_that_it_uses(tmp_path: P
 # A run waits for each of these: for their modules, and for what they load of Python.
 LOADS = {
     "run.cluster_key": (7, {"dataclasses", "hashlib", "tempfile", "typing"}),
-    "supervisor.supervisor": (66, {"csv", "decimal", "pathlib"}),
+    "supervisor.supervisor": (67, {"csv", "decimal", "pathlib"}),
     "rank.rank": (39, {"hashlib", "tempfile", "pathlib"}),
     "agent.agent": (13, {"hashlib", "shutil", "subprocess", "tempfile"}),
-    "agent.runs": (30, {"ctypes", "decimal", "pathlib", "subprocess"}),
+    "agent.runs": (31, {"ctypes", "decimal", "pathlib", "subprocess"}),
 }
 
 
