@@ -15,6 +15,7 @@ from hosts.ssh_servers import NEWER, openssh, run
 from standins import newer_debian
 
 from bootstrap.clouds.local.host import LocalHost
+from bootstrap.host.run.cluster_key import listens
 from bootstrap.inventory.hosts import Host
 from bootstrap.ssh import connect
 
@@ -73,7 +74,9 @@ class World:
         """An ssh-agent with these keys."""
         path = self.tmp / "agent"
         self.patch.setenv("SSH_AUTH_SOCK", str(path))
-        run(["ssh-agent", "-D", "-P", "*", "-a", str(path)], path.exists, self.ending)
+        run(
+            ["ssh-agent", "-D", "-P", "*", "-a", str(path)], lambda: listens(str(path)), self.ending
+        )
         for key in keys:
             subprocess.run(["ssh-add", "-q", str(key)], check=True)
 

@@ -152,7 +152,7 @@ def _has_ticket() -> bool:
     """Whether there is a Kerberos ticket: `klist` knows, in whichever cache."""
     if klist := shutil.which("klist"):
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            asked = log.run([klist, "-s"], env=os.environ, cwd="/", timeout=KLIST_SECONDS)
-            return asked.returncode == 0
+            done = log.run([klist, "-s"], env=os.environ, cwd="/", timeout=KLIST_SECONDS)
+            return done.returncode == 0
         return False
     return "KRB5CCNAME" in os.environ or Path(f"/tmp/krb5cc_{os.getuid()}").exists()

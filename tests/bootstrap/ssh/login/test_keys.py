@@ -15,6 +15,7 @@ from paramiko import PKey
 from paramiko.ssh_exception import AuthenticationException, BadAuthenticationType
 
 from bootstrap.console.wait import wait_until
+from bootstrap.host.run.cluster_key import listens
 from bootstrap.lifecycle import reach
 from bootstrap.ssh import connect
 from bootstrap.ssh.login import keys
@@ -30,7 +31,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     path = tmp_path / "agent"
     monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
     process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=-3)
-    assert wait_until(path.exists, seconds=30, every=0.01)
+    assert wait_until(lambda: listens(str(path)), seconds=30, every=0.01)
 
     def add(key: Path) -> None:
         subprocess.run([*ADD, str(key)], check=True)
