@@ -6,7 +6,7 @@ machines of a stack are handled in destroy.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from railhead.documents.runs.swept import OF_ENDPOINTS, Swept
 from ..clouds.local import cluster as local_cluster
 from ..console.output import print_lines, print_result
 from ..console.text import count
-from ..errors import HostsFailed, UsageError
+from ..errors import Command, HostsFailed, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..provision.system import undo_system_changes
@@ -26,6 +26,7 @@ from ..ssh.session import Session
 from .consent import not_all_here, to_bring
 from .receipt import Line, Receipt
 
+NAMED = 3  # runs in a receipt
 HOST_SECONDS = 1800.0  # on each host; the same command again continues
 
 
@@ -70,12 +71,18 @@ def remove_from_hosts(
     if inventory.kind.this_machine:
         lines += _stop_local(inventory)
     if not purge:
-        lines += [
-            Line(inventory.chief.name, f"keeps the results of {i}: {to_bring(inventory, i)}")
-            for i in unfetched
-        ]
+        lines += _kept(inventory, unfetched)
     now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     return Receipt(inventory.name, now, tuple(lines))
+
+
+def _kept(inventory: Inventory, unfetched: Sequence[str]) -> list[Line]:
+    """A line for each of the newest runs whose results stay, and one for all earlier ones."""
+    texts = [f"{i}: {to_bring(inventory, i)}" for i in sorted(unfetched)]
+    earlier, newest = texts[:-NAMED], texts[-NAMED:]
+    if earlier:
+        newest.insert(0, f"{count(len(earlier), 'earlier run')}: {Command('runs')}")
+    return [Line(inventory.chief.name, f"keeps the results of {text}") for text in newest]
 
 
 def _everywhere(sessions: Mapping[str, Session], cluster: str, purge: bool) -> list[Line]:
