@@ -8,18 +8,26 @@ from .ctrl_c import end_at_once
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
     end_at_once()
-    import gc
+    begin()
     from importlib import import_module
+
+    from .installation import PREFIX
+
+    import_module(f"{PREFIX}bootstrap.cli.program").main()
+
+
+def begin() -> None:
+    """What makes the imports of a command quick: bytecode is kept, what no command needs of Invoke
+    is not loaded, and nobody looks for garbage among modules."""
+    import gc
 
     gc.disable()  # until a task begins: nothing that is imported can be collected
     from .bytecode import keep
 
     keep()
-    from .installation import PREFIX
     from .late_imports import import_invoke
 
     import_invoke()
-    import_module(f"{PREFIX}bootstrap.cli.program").main()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from railhead.documents.lazy import dataclass
+from railhead.documents.times import shown
 
 from ..console.output import Reporter, print_lines
 from ..console.wait import Clock, wait_until
@@ -241,4 +242,4 @@ def start_later(inventory: Inventory) -> Hint:
 
 def utc_now() -> str:
     """The time in UTC, as receipts and states show it."""
-    return f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return shown(datetime.now(timezone.utc))

@@ -7,12 +7,12 @@ machines of a stack are handled in destroy.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 
 from railhead.documents.agent.runs import EndRun
 from railhead.documents.runs.swept import OF_ENDPOINTS, Swept
 
+from ..clouds.base import utc_now
 from ..clouds.local import cluster as local_cluster
 from ..console.output import print_lines, print_result
 from ..console.text import count
@@ -72,8 +72,7 @@ def remove_from_hosts(
         lines += _stop_local(inventory)
     if not purge:
         lines += _kept(inventory, unfetched)
-    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
-    return Receipt(inventory.name, now, tuple(lines))
+    return Receipt(inventory.name, utc_now(), tuple(lines))
 
 
 def _kept(inventory: Inventory, unfetched: Sequence[str]) -> list[Line]:

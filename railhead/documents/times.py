@@ -14,6 +14,11 @@ def moment(text: str | None) -> datetime | None:
         return None
 
 
+def shown(at: datetime) -> str:
+    """A time with a time zone, for people: 2026-11-22 10:22:43 UTC."""
+    return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def seconds(text: str | None) -> float | None:
     """The same in seconds since 1970."""
     at = moment(text)

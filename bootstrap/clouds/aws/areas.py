@@ -327,6 +327,4 @@ def moment(value: Any) -> str:
     """A time of the AWS SDK, an object or its text, for people; empty for None."""
     if isinstance(value, str):
         value = times.moment(value)
-    if not isinstance(value, datetime):
-        return ""
-    return f"{value.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return times.shown(value) if isinstance(value, datetime) else ""

@@ -300,4 +300,4 @@ def _remove_bucket(store: Gcs, with_content: bool) -> None:
 def moment(text: str) -> str:
     """A time as Google writes it, for people; empty for none."""
     at = times.moment(text)
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else ""
+    return times.shown(at) if at else ""

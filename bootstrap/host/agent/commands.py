@@ -69,7 +69,7 @@ def start(request: Start) -> Started:
 
 
 def release(request: Release) -> None:
-    """Let a command go on."""
+    """Let a command continue."""
     with HELD.pop(request.pid) as stdin:
         stdin.write(b"\n")
 

@@ -36,7 +36,7 @@ class Requirements:
 @dataclass(frozen=True)
 class _Line:
     """A line without its comment. `given`: how its file was named. `source`: what it names, if that
-    is no wheel."""
+    is not a wheel."""
 
     given: str
     number: int

@@ -76,7 +76,7 @@ class Start(Request[Started, NoReturn], op="start"):
 
 @dataclass(frozen=True)
 class Release(Request[None, NoReturn], op="release"):
-    """Let a command go on that this agent has started `held`; without this its standard input ends
-    with the agent."""
+    """Let a command continue that this agent has started `held`; without this its standard input
+    ends with the agent."""
 
     pid: int

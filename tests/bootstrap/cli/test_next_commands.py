@@ -171,7 +171,7 @@ def test_a_command_is_a_value_and_no_text() -> None:
 
 
 def texts_of(path: Path) -> list[str]:
-    """The texts of a file that are no docstrings."""
+    """The texts of a file that are not docstrings."""
     nodes = [*ast.walk(ast.parse(path.read_text()))]
     described = (ast.Module, ast.FunctionDef, ast.ClassDef)
     docs = {ast.get_docstring(n, clean=False) for n in nodes if isinstance(n, described)}
