@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.cli.collection import ns
+from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line import help
-from bootstrap.cli.program import new_program
 
 from .marked import ROOT
 
@@ -16,8 +15,6 @@ LIST, HELP = "-list", "-help"  # the pages that are not those of a task
 
 def files() -> dict[Path, str]:
     """The content of each file."""
-    tasks = {name: ns[name] for name in ns.task_names}
-    core = new_program().initial_context.args.values()
-    pages = {name: help.task_page(task) for name, task in tasks.items()}
-    pages |= {LIST: help.listing(tasks.values()), HELP: help.page(core, tasks.values())}
+    pages = {name: help.task_page(task) for name, task in TASKS.items()}
+    pages |= {LIST: help.listing(TASKS.values(), {}), HELP: help.page(TASKS.values())}
     return {FOLDER / f"{name}.txt": text + "\n" for name, text in pages.items()}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
 from typing import Any
 
-from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
-from bootstrap.cli.task import GROUPS, GroupTask, Part, page_of
+from bootstrap.cli.collection import TASKS
+from bootstrap.cli.task import GROUPS, Part, Task, page_of
 from bootstrap.errors import EXIT_CODES
 from bootstrap.facts.xid import REPLACE, RESET, XIDS
 from bootstrap.plan.runtimes import ROWS
@@ -24,7 +23,6 @@ from training.config import describe_fields
 from .marked import table
 
 PAGES = ("tasks.md", *map(page_of, GROUPS), "own-script.md", "settings.md")
-TASKS = (tasks, result_tasks, serving_tasks, machine_tasks)
 OF_TRAIN = (
     ProgramOptions,
     ReadyOptions,
@@ -37,9 +35,9 @@ VALUES = {"text": " TEXT", "number": " N", "duration": " TIME", "list": " TEXT .
 
 def parts() -> dict[str, str]:
     """The generated parts of these pages."""
-    with_options = {dashed(task): task for task in all_tasks() if any(task.options())}
+    with_options = {name: task for name, task in TASKS.items() if any(task.options())}
     named = {f"options-{name}": options(task) for name, task in with_options.items()}
-    about = {f"about-{dashed(task)}": what_it_does(task) for task in all_tasks()}
+    about = {f"about-{name}": what_it_does(task) for name, task in TASKS.items()}
     return {
         **named,
         "exit-codes": exit_codes(),
@@ -58,34 +56,23 @@ def exit_codes() -> str:
     return table(("code", "meaning"), list(EXIT_CODES.items()))
 
 
-def all_tasks() -> Iterator[GroupTask]:
-    """The tasks of `fab`."""
-    for module in TASKS:
-        yield from (value for value in vars(module).values() if isinstance(value, GroupTask))
-
-
-def dashed(task: GroupTask) -> str:
-    """The name of a task on the command line."""
-    return str(task.name).replace("_", "-")
-
-
 def task_table() -> str:
     """The tasks with the first line of their help."""
-    named = {dashed(task): str(task.__doc__) for task in all_tasks()}
+    named = {name: task.about for name, task in TASKS.items()}
     rows = [(f"[{name}](#{name})", _first_line(doc)) for name, doc in sorted(named.items())]
     return table(("task", "what it does"), rows)
 
 
-def what_it_does(task: GroupTask) -> str:
+def what_it_does(task: Task) -> str:
     """The first line of a task's help, below its heading."""
-    return _line(f"{_first_line(str(task.__doc__))}.")
+    return _line(f"{_first_line(task.about)}.")
 
 
 def _first_line(doc: str) -> str:
     return " ".join(doc.split("\n\n")[0].split()).removesuffix(".")
 
 
-def options(task: GroupTask) -> str:
+def options(task: Task) -> str:
     """The options of a task: its own table, and the names of those described elsewhere."""
     pairs = [(part, one) for part in task.parts for one in part.options]
     hosts = [one for part, one in pairs if _says_which_hosts(part, one)]
@@ -107,7 +94,7 @@ def _says_which_hosts(part: Part, one: Option) -> bool:
     return part.group is TargetOptions and one.name in WHICH_HOSTS and not noted
 
 
-def _is_of_train(task: GroupTask, part: Part, one: Option) -> bool:
+def _is_of_train(task: Task, part: Part, one: Option) -> bool:
     if task.name == "train" or (part.which and one.name in part.which.notes):
         return False
     return part.group in OF_TRAIN or one.name == "slots"

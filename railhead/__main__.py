@@ -17,17 +17,17 @@ def main() -> None:
 
 
 def begin() -> None:
-    """What makes the imports of a command quick: bytecode is kept, what no command needs of Invoke
-    is not loaded, and nobody looks for garbage among modules."""
+    """What makes the imports of a command quick: bytecode is kept, Paramiko comes without Invoke,
+    and nobody looks for garbage among modules."""
     import gc
 
     gc.disable()  # until a task begins: nothing that is imported can be collected
     from .bytecode import keep
 
     keep()
-    from .late_imports import import_invoke
+    from .late_imports import import_paramiko_alone
 
-    import_invoke()
+    import_paramiko_alone()
 
 
 if __name__ == "__main__":

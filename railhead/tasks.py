@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-
-from invoke import Collection
+from typing import TYPE_CHECKING, Any
 
 from .bytecode import keep
 from .installation import PREFIX
 
+if TYPE_CHECKING:
+    from invoke import Collection
+
 before = sys.dont_write_bytecode  # as Invoke has set it for the fabfile
 keep()
-ns: Collection = import_module(f"{PREFIX}bootstrap.cli.collection").ns
+_fabrics: Any = import_module(f"{PREFIX}bootstrap.cli.fabric_tasks")
+ns: Collection = _fabrics.collection(_fabrics.TASKS.values())
+ClusterExecutor = _fabrics.ClusterExecutor  # for fabric.yaml: one run for all hosts
 sys.dont_write_bytecode = before

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from invoke import Collection
+from collections.abc import Mapping
 
 from . import machine_tasks, result_tasks, serving_tasks, tasks
-from .task import GroupTask
+from .task import Task
 
 MODULES = (tasks, result_tasks, serving_tasks, machine_tasks)
-ns = Collection()
-for module in MODULES:
-    for value in vars(module).values():
-        if isinstance(value, GroupTask):
-            ns.add_task(value)
+TASKS: Mapping[str, Task] = {
+    value.name: value
+    for module in MODULES
+    for value in vars(module).values()
+    if isinstance(value, Task)
+}

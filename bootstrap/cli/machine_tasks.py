@@ -6,8 +6,6 @@ import os
 import shlex
 from typing import Annotated
 
-from invoke import Context
-
 from railhead.documents.options.hosts import (
     AdoptOptions,
     AllStacksOption,
@@ -36,7 +34,7 @@ from .tasks import Hosts
 
 
 @task(CLOUD, quiet=True)
-def teardown(c: Context, target: Hosts, options: TeardownOptions, out: JsonOption) -> None:
+def teardown(target: Hosts, options: TeardownOptions, out: JsonOption) -> None:
     """Cancel runs, remove keys, stop or destroy a stack's machines; print a verified receipt."""
     from ..lifecycle.consent import before_question
     from ..workflows import attach
@@ -61,7 +59,6 @@ def teardown(c: Context, target: Hosts, options: TeardownOptions, out: JsonOptio
 
 @task(CLOUD)
 def up(
-    c: Context,
     target: Annotated[
         TargetOptions, only(stack="[which stack](#hosts); default: the selected one")
     ],
@@ -98,7 +95,6 @@ def up(
 
 @task(CLOUD)
 def doctor(
-    c: Context,
     target: Annotated[
         TargetOptions, only(stack="[which stack](#hosts); default: the selected one, if any")
     ],
@@ -119,7 +115,6 @@ def doctor(
 
 @task(CLOUD)
 def price(
-    c: Context,
     options: PriceOptions,
     out: Annotated[JsonOption, only(json="the table as JSON")],
 ) -> None:
@@ -132,7 +127,6 @@ def price(
 
 @task(CLOUD)
 def adopt(
-    c: Context,
     options: AdoptOptions,
     owner: Annotated[
         OwnerOptions,
@@ -151,7 +145,6 @@ def adopt(
 
 @task(CLOUD)
 def start(
-    c: Context,
     target: Hosts,
     deadline: Annotated[
         DeadlineOptions,
@@ -177,7 +170,6 @@ def start(
 
 @task(CLOUD)
 def stop(
-    c: Context,
     target: Hosts,
     options: Annotated[
         TeardownOptions,
@@ -211,7 +203,6 @@ def stop(
 
 @task(CLOUD)
 def leaks(
-    c: Context,
     options: LeaksOptions,
     removal: Annotated[
         TeardownOptions,
@@ -232,7 +223,6 @@ def leaks(
 
 @task(CLOUD)
 def extend(
-    c: Context,
     target: Hosts,
     options: ExtendOptions,
     consent: Annotated[TeardownOptions, only(yes="do not ask before an earlier deadline")],
@@ -249,7 +239,6 @@ def extend(
 
 @task(HOSTS)
 def trust(
-    c: Context,
     target: Hosts,
     options: Annotated[TeardownOptions, only(yes="do not ask; needed where there is no terminal")],
     file: TrustOptions,
@@ -274,7 +263,7 @@ def trust(
 
 
 @task(HOSTS, name="ssh")
-def ssh_(c: Context, chosen: HostName, target: Hosts) -> None:
+def ssh_(chosen: HostName, target: Hosts) -> None:
     """Open a shell on a host, with the pinned host keys and the cluster's key."""
     from . import shell
     from .targets import Target
@@ -287,7 +276,7 @@ def ssh_(c: Context, chosen: HostName, target: Hosts) -> None:
 
 
 @task(HOSTS, "cmd", name="exec")
-def exec_(c: Context, command: CommandOptions, target: Hosts) -> None:
+def exec_(command: CommandOptions, target: Hosts) -> None:
     """Run a shell command on every host; exit 1 if it fails on any."""
     from ..errors import UsageError
     from . import shell
@@ -299,7 +288,7 @@ def exec_(c: Context, command: CommandOptions, target: Hosts) -> None:
 
 
 @task(HOSTS)
-def ssh_key(c: Context, key: KeyOptions, target: Hosts) -> None:
+def ssh_key(key: KeyOptions, target: Hosts) -> None:
     """Let a colleague log in: add their public SSH key to every host, or remove it."""
     from . import shell
     from .targets import Target
@@ -308,7 +297,7 @@ def ssh_key(c: Context, key: KeyOptions, target: Hosts) -> None:
 
 
 @task(HOSTS)
-def ssh_config(c: Context, target: Hosts) -> None:
+def ssh_config(target: Hosts) -> None:
     """Write an OpenSSH config file for the hosts, to be included in ~/.ssh/config."""
     from . import shell
     from .targets import Target

@@ -1,361 +1,199 @@
-"""The command: `fab` of a clone, otherwise `railhead`. It is Fabric's program, with our tasks in
-every folder. A fabfile of the user's own runs with `fab` as with Fabric alone.
-"""
+"""The command: `fab` of a clone, otherwise `railhead`. Our tasks are there in every folder; a task
+of the user's own fabfile is run by Fabric."""
 
 from __future__ import annotations
 
 import gc
 import itertools
-import logging
 import os
-import re
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from fabric import Config, Executor, __version__
-from fabric.main import Fab
-from invoke import Argument, Exit, Task
-from invoke.exceptions import ParseError, UnknownFileType
-from invoke.parser import Parser
-from invoke.parser.context import ParserContext
-from invoke.util import yaml  # type: ignore[attr-defined]
-
-from railhead.bytecode import keep
 from railhead.ctrl_c import raise_again
-from railhead.installation import IS_WHEEL, PROGRAM, PROJECT
+from railhead.installation import IS_WHEEL, PROGRAM
 from railhead.version import VERSION
 
 from ..console.output import error_as_json, printable
-from ..errors import DONE, FAILED, INTERRUPTED, USAGE, Command, UsageError
+from ..errors import INTERRUPTED, USAGE, Command, UsageError
 from ..inventory.files import RUN_ID, refuse_of_others
+from .collection import TASKS
 from .command_line import help
-from .command_line.arguments import join_task_names, name_first_arguments
-from .command_line.core_options import WORKING, refuse_without_effect
-from .executor import RUNNING, ClusterExecutor, dashed, error_output, is_ours, output_closed
-from .task import GroupTask
-
-if TYPE_CHECKING:
-    from .command_line.answers import Answer
+from .command_line.arguments import Line, Wrong, read, with_joined_name
+from .running import RUNNING, Exit, error_output, output_closed
+from .task import Task
 
 FILE = "fabfile.py"
-FORMATS = ("flat", "nested", "json")  # of --list
-SCRIPT_OPTION = "--print-completion-script"
-MISSING = r"'([\w-]+)' did not receive required positional arguments: (.+)"
 OWN_SSH = "RAILHEAD_SSH"  # for ssh/login/choice.py, which is not imported for each command
-# The options of Fabric that name other tasks.
+# The options that name another fabfile.
 OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
-
-
-class Program(Fab):  # type: ignore[misc]
-    """Fabric's program, in which a usage error is one line and exit code 2, and a task runs once
-    for all hosts."""
-
-    words_after_dashes: Sequence[str] = ()
-    wants_json = False
-    typed: Sequence[str] = ()  # the words of the tasks
-
-    @property
-    def has_our_tasks(self) -> bool:
-        """Whether the fabfile that was loaded has tasks of Railhead."""
-        collection = getattr(self, "collection", None)
-        return collection is not None and any(map(is_ours, collection.tasks.values()))
-
-    def core_args(self) -> list[Argument]:
-        """The options of Fabric, and ours."""
-        ours = (("quiet", "q"), ("ssh",))
-        arguments = [Argument(names=n, kind=bool, help=WORKING[n[0]][1]) for n in ours]
-        return [*super().core_args(), *arguments]
-
-    def parse_core(self, argv: list[str]) -> None:
-        """A core option with a wrong value is the user's error, and Fabric runs no command itself:
-        it would accept any host key."""
-        own = argv[: argv.index("--")] if "--" in argv else argv
-        self.words_after_dashes = argv[len(own) + 1 :]
-        self.wants_json = "--json" in own
-        if SCRIPT_OPTION in own:
-            _print_completion_script(own)
-        try:
-            super().parse_core(argv)
-        except ParseError as wrong:
-            raise _usage(str(wrong), f"{PROGRAM} --help") from None
-        except ValueError as wrong:
-            raise _usage(f"an option needs a number: {wrong}", f"{PROGRAM} --help") from None
-        core = self.core
-        form = core[0].args["list-format"].value
-        if form not in FORMATS:
-            raise _usage(f"--list-format {form}: one of {', '.join(FORMATS)}", f"{PROGRAM} --list")
-        if core.remainder and not core.unparsed and not core[0].args.complete.value:
-            raise _usage("no task is named", str(Command("exec", hosts="a,b", cmd="nvidia-smi -L")))
-
-    def load_collection(self) -> None:
-        """Load the fabfile, and the executor of its tasks.
-
-        With --debug Invoke has set the root logger to DEBUG: it would print the configuration that
-        it reads now, with passwords, and later paramiko and botocore their signed requests. For our
-        tasks `--debug` shows only the lines of console/log.py.
-        """
-        logging.getLogger().setLevel(logging.WARNING)
-        super().load_collection()
-        if self.has_our_tasks:
-            keep()
-        self.executor_class = ClusterExecutor if self.has_our_tasks else Executor
-        RUNNING.collection = self.collection if self.has_our_tasks else None
-        if self.core[0].args.debug.value and not self.has_our_tasks:
-            logging.getLogger().setLevel(logging.DEBUG)
-
-    def parse_tasks(self) -> None:
-        """Find the tasks and their options."""
-        if not self.has_our_tasks:
-            super().parse_tasks()
-            return
-        with self._usage_is_2():
-            topic = self.core[0].args.help
-            if self.core.unparsed == ["help"] and "help" not in self._tasks():
-                self.print_help()
-                raise Exit(code=DONE)
-            if isinstance(topic.value, str):
-                words = [topic.value, *self.core.unparsed]
-                topic.value, *self.core.unparsed = self._joined(words)
-            else:
-                words = self._joined(self._help_as_option(self.core.unparsed))
-                if words[1:] and "--help" in (words[1], words[-1]):
-                    # Invoke takes it for a positional argument
-                    topic.value, words = words[0], []
-                self.typed = words
-                self._refuse_habits(words)
-                self.core.unparsed = self._named(words)
-            super().parse_tasks()  # with the core options after the name of a task
-            RUNNING.quiet = self.core[0].args.quiet.value
-            RUNNING.debug = self.core[0].args.debug.value
-            if self.core[0].args.ssh.value:
-                os.environ[OWN_SSH] = "1"
-            named = [self.collection[context.name] for context in self.tasks]
-            if not named or any(map(is_ours, named)):
-                self._refuse_empty_lists()
-                refuse_without_effect(self.core[0].args.values())
-
-    def _make_parser(self) -> Parser:
-        """Invoke's parser, with the tasks that are named: it copies the options of each."""
-        if not self.has_our_tasks:
-            parser: Parser = super()._make_parser()
-            return parser
-        named = {*self.core.unparsed, self.core[0].args.help.value}
-        tasks = [
-            ParserContext(name, aliases, self.collection[name].get_arguments())
-            for name, aliases in self.collection.task_names.items()
-            if not named.isdisjoint((name, *aliases))
-        ]
-        return Parser(tasks, self.initial_context)
-
-    def _help_as_option(self, words: list[str]) -> list[str]:
-        """`help train` and `train help` as `train --help`."""
-        others = [word for word in words if word != "help"]
-        is_help = len(others) < len(words) <= 3 and "help" in (words[0], words[-1])
-        return [*others, "--help"] if others and is_help and "help" not in self._tasks() else words
-
-    def _refuse_habits(self, words: list[str]) -> None:
-        """Exit 2 with the line to type instead of one that other programs have."""
-        if not (words or self.words_after_dashes):
-            return
-        from .command_line import answers
-
-        found = answers.answer(words, self._tasks(), self._core_with_value(), _has_job(words))
-        if found or (found := answers.after_dashes(words, self.words_after_dashes)):
-            raise _answered(found)
-
-    def _joined(self, words: list[str]) -> list[str]:
-        return join_task_names(words, self.collection.task_names)
-
-    def _named(self, words: list[str]) -> list[str]:
-        """The words with the names of the options that were left out; `exec -- COMMAND` too."""
-        core = self._core_with_value()
-        named = name_first_arguments(words, self._tasks(), core, _has_job(words))
-        after = self.words_after_dashes
-        if after and words[:1] == ["exec"] and "--cmd" not in named:
-            named += ["--cmd", after[0] if len(after) == 1 else shlex.join(after)]
-            self.core.remainder = ""
-        return named
-
-    def _core_with_value(self) -> set[str]:
-        """The flags of Fabric and Invoke that take a value, in our tasks."""
-        some = [one for one in self.initial_context.args.values() if one.takes_value]
-        flags = {
-            f"-{name}" if len(name) == 1 else f"--{name}" for one in some for name in one.names
-        }
-        return flags - {"--help", "-h"}
-
-    def _tasks(self) -> dict[str, Task[Any]]:
-        return {name: self.collection[name] for name in self.collection.task_names}
-
-    def _refuse_empty_lists(self) -> None:
-        """Refuse a list option without a value, as in `--min $EMPTY`: Invoke takes it for an empty
-        list."""
-        words = [*self.core.unparsed, "--"]
-        for context in self.tasks:
-            flags = {f"--{one.name.replace('_', '-')}": one for one in context.args.values()}
-            for word, after in zip(words, words[1:], strict=False):
-                if word in flags and flags[word].kind is list and after in {*flags, "--"}:
-                    raise ParseError(f"{word} needed value and was not given one!", context)
-
-    def parse_cleanup(self) -> None:
-        """Print the help, the list of tasks, or what completes a command."""
-        with self._usage_is_2():
-            if self.has_our_tasks:
-                self._complete()
-            super().parse_cleanup()
-
-    def _complete(self) -> None:
-        """Answer a shell that completes a command."""
-        if self.core[0].args.complete.value:
-            from .command_line import completion
-
-            found = completion.candidates(self.words_after_dashes[1:], self._tasks())
-            print("".join(f"{word}\n" for word in found), end="")
-            raise Exit(code=DONE)
-
-    def update_config(self, merge: bool = True) -> None:
-        """Read the configuration files of Fabric and ssh."""
-        with self._usage_is_2():
-            super().update_config()
-
-    def execute(self) -> None:
-        """Run the tasks: each ends its work at Ctrl-C."""
-        raise_again()
-        gc.freeze()
-        gc.enable()
-        super().execute()
-
-    def no_tasks_given(self) -> None:
-        """`fab` alone prints the tasks, where Fabric prints its own options."""
-        if not self.has_our_tasks:
-            super().no_tasks_given()
-        self.list_tasks()
-        raise Exit(code=DONE)
-
-    def list_flat(self) -> None:
-        """`fab --list`: our tasks in groups, or Invoke's list for a fabfile of the user."""
-        if self.has_our_tasks:
-            print(help.listing(self._tasks().values()))
-        else:
-            super().list_flat()
-
-    def print_version(self) -> None:
-        """`fab --version`: Railhead, then what it runs on."""
-        print(f"Railhead {VERSION}")
-        super().print_version()
-
-    def print_help(self) -> None:
-        """`fab --help`: our page, or Fabric's for a fabfile of the user."""
-        self.load_collection()
-        if not self.has_our_tasks:
-            super().print_help()
-            return
-        with self._usage_is_2():
-            print(help.page(self.initial_context.args.values(), self._tasks().values()))
-
-    def print_task_help(self, name: str) -> None:
-        """`fab --help TASK`: our page, or Invoke's for a task of the user."""
-        task = self.collection[name]
-        if isinstance(task, GroupTask):
-            print(help.task_page(task))
-        else:
-            super().print_task_help(name)
-
-    @contextmanager
-    def _usage_is_2(self) -> Iterator[None]:
-        """A step before the tasks: the user's errors exit with 2, a closed stdout with 1."""
-        if not self.has_our_tasks:
-            yield
-            return
-        with error_as_json(self.wants_json, partial(error_output, options={})):
-            try:
-                yield
-            except ParseError as wrong:
-                raise self._refused(wrong) from None
-            except BrokenPipeError:
-                raise output_closed() from None
-            except Exit:  # before the next line, which loads yaml
-                raise
-            except (UnknownFileType, OSError, UsageError, yaml.YAMLError) as wrong:
-                raise Exit(
-                    f"{PROGRAM}: a configuration of Fabric or ssh: {wrong}", code=USAGE
-                ) from None
-
-    def _refused(self, wrong: ParseError) -> Exit:
-        """What Invoke's parser refuses, with the task or option that it is most like."""
-        if match := re.search(r"No idea what '(.+?)' is", str(wrong)):
-            from .command_line import answers
-
-            unknown = match[1].partition("=")[0]
-            return _answered(answers.without_habit(unknown, self.typed, self._tasks()))
-        # Invoke's message contains a repr: Flag <Argument: preset (p)> needed value ...
-        message = re.sub(r"Flag <Argument: ([\w-]+)[^>]*>", r"--\1", str(wrong))
-        message = re.sub(MISSING, _missing, message)
-        name = wrong.context.name if wrong.context else None
-        page = f"--help {dashed(name)}" if name else "--list"
-        return Exit(f"{message}\n  next: {PROGRAM} {page}", code=USAGE)
+HELP = ("-h", "--help")
 
 
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
+    words = sys.argv[1:]
     try:
-        argv = [sys.argv[0], *_with_tasks(sys.argv[1:], Path.cwd())]
-        new_program().run(argv)
+        if fabfile := _fabfile(words, Path.cwd()):
+            from .own_fabfile import run_with
+
+            run_with(fabfile, words)
+        else:
+            run(words, TASKS)
+    except Exit as end:
+        if end.message:
+            print(end.message, file=sys.stderr)
+        sys.exit(end.code)
     except UsageError as wrong:
         print(printable(f"{PROGRAM}: {wrong}"), file=sys.stderr)
         sys.exit(USAGE)
-    except BrokenPipeError:  # before the tasks are read, as of `--version | head`
-        output_closed()
-        sys.exit(FAILED)
+    except BrokenPipeError:
+        sys.exit(output_closed().code)
     except KeyboardInterrupt:  # before a task has begun
         sys.exit(INTERRUPTED)
 
 
-class Settings(Config):  # type: ignore[misc]
-    """Fabric's settings. What it reads of ssh_config is for tasks of a user's own fabfile; ours ask
-    ssh itself (ssh/login/ssh_config.py)."""
+def run(
+    words: Sequence[str], tasks: Mapping[str, Task], others: Mapping[str, str] | None = None
+) -> None:
+    """Run a command line.
 
-    def _load_ssh_files(self) -> None:
-        """Once: each clone would add the files again. Fabric does without what it cannot read."""
-        if not self.base_ssh_config._config:
-            with suppress(Exception):
-                super()._load_ssh_files()
+    Args:
+        words: those after the program's name. tasks: ours, by name. others: the first lines about
+            the tasks of the user's own fabfile, for the list.
+
+    Raises:
+        Exit: it was wrong, or has failed.
+    """
+    RUNNING.tasks = tasks
+    own = words[: words.index("--")] if "--" in words else words
+    after = words[len(own) + 1 :]
+    with error_as_json("--json" in own, partial(error_output, options={})):
+        try:
+            line = _understood(own, after, tasks)
+        except UsageError as wrong:
+            raise Exit(printable(f"{PROGRAM}: {wrong}"), USAGE) from None
+        if line.task is None:
+            _show(line, words, tasks, others or {})
+            return
+    RUNNING.quiet, RUNNING.debug, RUNNING.dry = line.core.quiet, line.core.debug, line.core.dry
+    if line.core.ssh:
+        os.environ[OWN_SSH] = "1"
+    raise_again()
+    gc.freeze()
+    gc.enable()
+    line.task(**line.texts)
 
 
-def new_program() -> Program:
-    """The program, before it has read a command line."""
-    return Program(name="Fabric", version=__version__, config_class=Settings)
+def _understood(words: Sequence[str], after: Sequence[str], tasks: Mapping[str, Task]) -> Line:
+    """What a command line says; Exit 2 with the line to type if it is wrong."""
+    typed: Sequence[str] = words
+    try:
+        wants_help, words = _without_help(words)
+        words, at = with_joined_name(words, tasks)
+        typed = [*words[at : at + 1], *words[:at], *words[at + 1 :]]  # the task comes first
+        if wants_help and typed and typed[0] in tasks:
+            print(help.task_page(tasks[typed[0]]))
+            raise Exit("", 0)
+        if not wants_help:
+            _refuse_habits(typed if at < len(words) else (), after, tasks)
+        return read(words, tasks, after)
+    except Wrong as wrong:
+        from .command_line import answers
+
+        found = answers.without_habit(wrong, typed, tasks)
+        raise _answered(found.rule, found.next) from None
 
 
-def _with_tasks(args: Sequence[str], folder: Path) -> list[str]:
-    """The arguments; with the folder of the fabfile, if nothing names others: the folder or one
-    above it, otherwise that of our tasks. Not fetched results: hosts have written their files.
+def _without_help(words: Sequence[str]) -> tuple[bool, Sequence[str]]:
+    """Whether help was asked for, and the other words: of `--help train`, `train -h` and
+    `help train`."""
+    others = [word for word in words if word not in HELP]
+    for at in (0, -1):
+        if others and others[at] == "help":
+            del others[at]
+            return True, others
+    return len(others) < len(words), others
+
+
+def _refuse_habits(words: Sequence[str], after: Sequence[str], tasks: Mapping[str, Task]) -> None:
+    """Exit 2 with the line to type instead of one that other programs have."""
+    if not (words or after):
+        return
+    from .command_line import answers
+
+    found = answers.answer(words, tasks, _has_job(words)) or answers.after_dashes(words, after)
+    if found:
+        raise _answered(found.rule, found.next)
+
+
+def _show(
+    line: Line, words: Sequence[str], tasks: Mapping[str, Task], others: Mapping[str, str]
+) -> None:
+    """Answer a command line without a task."""
+    core, after = line.core, words[words.index("--") + 1 :] if "--" in words else ()
+    if core.complete or core.print_completion_script:
+        from .command_line import completion
+
+        if core.print_completion_script:
+            print(completion.script(core.print_completion_script))
+        else:
+            found = completion.candidates(after[1:], tasks)
+            print("".join(f"{word}\n" for word in found), end="")
+    elif after:
+        what = Command("exec", hosts="a,b", cmd="nvidia-smi -L")
+        raise Exit(f"{PROGRAM}: no task is named\n  next: {what}", USAGE)
+    elif any(word in HELP or word == "help" for word in words):
+        print(help.page(tasks.values()))
+    elif core.version:
+        print("\n".join(_versions()))
+    elif core.list_format == "json":
+        print(help.listing_as_json(tasks.values(), others))
+    else:
+        print(help.listing(tasks.values(), others))
+
+
+def _versions() -> Iterator[str]:
+    from importlib.metadata import version
+
+    yield f"Railhead {VERSION}"
+    yield from (f"{name} {version(name.lower())}" for name in ("Fabric", "Paramiko", "Invoke"))
+
+
+def _fabfile(words: Sequence[str], folder: Path) -> Path | None:
+    """The folder of the user's own fabfile, which the words name, or which is here or above; None:
+    there is none. Not fetched results: hosts have written their files.
 
     Raises:
         UsageError: another user has written the fabfile, or can.
     """
-    before = itertools.takewhile(lambda pair: _is_core(*pair), zip(args, ("", *args), strict=False))
-    if any(arg.startswith(OTHER_TASKS) for arg, _ in before):
-        return [*args]
+    before = itertools.takewhile(
+        lambda pair: _is_core(*pair), zip(words, ("", *words), strict=False)
+    )
+    if any(word.startswith(OTHER_TASKS) for word, _ in before):
+        return folder
     places = (folder, *folder.parents)
     first = max(
         (n + 1 for n, place in enumerate(places) if RUN_ID.fullmatch(place.name)), default=0
     )
-    folders = (place for place in places[first:] if _is_loaded(place / FILE))
-    chosen = next(folders, PROJECT)
-    if chosen != PROJECT:
-        refuse_of_others(chosen / FILE)
-    return ["--search-root", str(chosen), *args]
+    chosen = next((place for place in places[first:] if _is_loaded(place / FILE)), None)
+    if chosen is None:
+        return None
+    refuse_of_others(chosen / FILE)
+    return None if _has_ours_alone(chosen / FILE) else chosen
 
 
-def _is_core(arg: str, before: str) -> bool:
-    """Whether an argument is an option before the first task, or perhaps the value of one."""
-    return arg != "--" and (arg.startswith("-") or before.startswith("-"))
+def _has_ours_alone(fabfile: Path) -> bool:
+    """Whether it is as in a clone and as `railhead init` writes it: a line about it, and one that
+    names our tasks."""
+    lines = [line for line in fabfile.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[1:] == ["from railhead.tasks import ns as ns"]
+
+
+def _is_core(word: str, before: str) -> bool:
+    """Whether a word is an option before the first task, or perhaps the value of one."""
+    return word != "--" and (word.startswith("-") or before.startswith("-"))
 
 
 def _is_loaded(fabfile: Path) -> bool:
@@ -378,28 +216,8 @@ def _has_job(words: Sequence[str]) -> Callable[[str], bool]:
     return has
 
 
-def _print_completion_script(words: Sequence[str]) -> None:
-    """Print our script for a shell and end; other shells are left to Invoke, which refuses them."""
-    from .command_line import completion
-
-    for option, shell in zip(words, words[1:], strict=False):
-        if option == SCRIPT_OPTION and shell in completion.SCRIPTS:
-            print(completion.script(shell))
-            raise Exit(code=DONE)
-
-
-def _missing(message: re.Match[str]) -> str:
-    """What Invoke says of positional arguments that are missing, in our words."""
-    needed = re.findall(r"'([\w-]+)'", message[2])
-    return f"{PROGRAM} {dashed(message[1])} needs {' and '.join(map(str.upper, needed))}"
-
-
-def _answered(found: Answer) -> Exit:
-    return Exit(printable(f"{found.rule}\n  next: {PROGRAM} {found.next}"), code=USAGE)
-
-
-def _usage(rule: str, hint: str) -> Exit:
-    return Exit(printable(f"{PROGRAM}: {rule}\n  next: {hint}"), code=USAGE)
+def _answered(rule: str, following: str) -> Exit:
+    return Exit(printable(f"{rule}\n  next: {PROGRAM} {following}"), USAGE)
 
 
 if __name__ == "__main__":

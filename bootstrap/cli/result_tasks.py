@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from invoke import Context
-
 from railhead.documents.options.hosts import JsonOption, ReadyOptions, TargetOptions
 from railhead.documents.options.option import only
 from railhead.documents.options.runs import (
@@ -42,7 +40,6 @@ EVALUATES = (
 
 @task(RESULTS, "run", quiet=True)
 def evaluate(
-    c: Context,
     evaluated: EvaluateOptions,
     target: Annotated[
         TargetOptions,
@@ -74,7 +71,7 @@ def evaluate(
 
 
 @task(RESULTS, "runs")
-def report(c: Context, compared: ReportOptions) -> None:
+def report(compared: ReportOptions) -> None:
     """Write an HTML page about a run, or one that compares several (ids separated by commas)."""
     import webbrowser
 
@@ -90,7 +87,6 @@ def report(c: Context, compared: ReportOptions) -> None:
 
 @task(RESULTS)
 def runs(
-    c: Context,
     order: ListOptions,
     out: Annotated[JsonOption, only(json="a list of objects, with all metrics")],
 ) -> None:
@@ -103,7 +99,6 @@ def runs(
 
 @task(RESULTS)
 def costs(
-    c: Context,
     options: CostsOptions,
     out: Annotated[JsonOption, only(json="the table as JSON")],
 ) -> None:
@@ -116,7 +111,6 @@ def costs(
 
 @task(TRAIN, "script", "job", quiet=True)
 def sweep(
-    c: Context,
     target: WithSlots,
     trials: SweepOptions,
     program: Annotated[ProgramOptions, only(*SERIES)],
@@ -136,7 +130,6 @@ def sweep(
 
 @task(TRAIN, quiet=True)
 def scale(
-    c: Context,
     target: Annotated[
         TargetOptions,
         only("stack", "slots", hosts="[which hosts](#hosts); the first ones are used"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from invoke import Context
-
 from railhead.documents.options.hosts import JsonOption, TargetOptions
 from railhead.documents.options.option import only
 from railhead.documents.options.serving import (
@@ -29,7 +27,6 @@ OfEndpoint = Annotated[
 
 @task(SERVE, "run", quiet=True)
 def deploy(
-    c: Context,
     target: Annotated[
         TargetOptions,
         only(
@@ -49,7 +46,6 @@ def deploy(
 
 @task(SERVE)
 def predict(
-    c: Context,
     endpoint: EndpointName,
     samples: PredictOptions,
     out: Annotated[JsonOption, only(json="print only the outputs of the model on stdout, as JSON")],
@@ -69,7 +65,7 @@ def predict(
 
 
 @task(SERVE)
-def undeploy(c: Context, endpoint: EndpointName, target: OfEndpoint) -> None:
+def undeploy(endpoint: EndpointName, target: OfEndpoint) -> None:
     """Terminate an endpoint, and verify that nothing of it is left."""
     from ..workflows import serving
     from .targets import hosts_of_endpoint
@@ -78,7 +74,7 @@ def undeploy(c: Context, endpoint: EndpointName, target: OfEndpoint) -> None:
 
 
 @task(HOSTS)
-def tunnel(c: Context, ends: TunnelOptions, target: Hosts) -> None:
+def tunnel(ends: TunnelOptions, target: Hosts) -> None:
     """Forward a port of this computer to a port of a host, over SSH, until Ctrl-C."""
     from ..workflows import notebook
     from . import shell
@@ -92,7 +88,6 @@ def tunnel(c: Context, ends: TunnelOptions, target: Hosts) -> None:
 
 @task(HOSTS, "run")
 def notebook(
-    c: Context,
     target: Annotated[
         TargetOptions,
         only("hosts", "stack", run="the id of a run; default: the last, if there is one"),

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
-from fabric import Connection
-from fabric import main as fabrics
-from invoke import Context, Exit, Task
-
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.jobs import JobOptions, merged
 from railhead.documents.options.option import Only, Option, chosen, from_texts
-from railhead.installation import FABRICS
+from railhead.installation import PROGRAM
 
 from ..console import output
 from ..errors import USAGE, UsageError
 from ..runs.strategies import DEFAULT_LAUNCHER, LAUNCHERS, names
-from .executor import RUNNING, report_errors
+from .running import RUNNING, Exit, reported
 
 if TYPE_CHECKING:
     from ..project.job_file import Job
 
 # The groups of `fab --list`, in their order.
 GROUPS = TRAIN, RESULTS, SERVE, HOSTS, CLOUD = ("Train", "Results", "Serve", "Hosts", "Cloud")
-REPEATABLE = ()  # the default of an option that may be given several times
 # What stands for these words in a help text.
 CHOICES = {
     "launchers": " or ".join(LAUNCHERS),
@@ -56,13 +50,14 @@ class Part:
         return list(chosen(self.group, self.which))
 
 
-class GroupTask(Task[Any]):
-    """An Invoke task whose options are the groups that its function takes. They are read when
-    somebody asks: a command line names one task of many.
+class Task:
+    """A command. Its options are the groups that its function takes; they are read when somebody
+    asks: a command line names one task of many.
 
-    `group`: one of GROUPS. `first`: the options of which one may be typed as the first argument,
-    without its name. `dry`: with the core option --dry it prints its plan and changes nothing.
-    `quiet`: with --quiet it prints only its result; all that other tasks print is their result.
+    `name`: such as `data-push`, which is typed `data push`. `group`: one of GROUPS. `first`: the
+    options of which one may be typed as the first argument, without its name. `dry`: with --dry it
+    prints its plan and changes nothing. `quiet`: with --quiet it prints only its result; all that
+    other tasks print is their result.
     """
 
     def __init__(
@@ -75,59 +70,59 @@ class GroupTask(Task[Any]):
         dry: bool,
         quiet: bool,
     ) -> None:
-        @functools.wraps(function)
-        def run(c: Context, **texts: Any) -> None:
-            if isinstance(c, Connection) or hasattr(fabrics.program, "core"):
-                raise Exit(FABRICS, USAGE)
-            with output.quiet() if quiet and RUNNING.quiet else nullcontext():
-                function(c, **values_of(self.parts, texts))
-
-        super().__init__(report_errors(run), name=name, positional=(), auto_shortflags=False)
+        self.name = name or function.__name__.rstrip("_").replace("_", "-")
         self.function, self.group, self.first = function, group, first
         self.dry, self.quiet = dry, quiet
-        for own in ("positional", "iterable", "help"):  # which it has set
-            del self.__dict__[own]
+
+    @property
+    def typed(self) -> str:
+        """The name as it is typed."""
+        return typed(self.name)
+
+    @property
+    def about(self) -> str:
+        """What the task does."""
+        return inspect.cleandoc(self.function.__doc__ or "")
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The groups of options."""
         return tuple(_parts(self.function))
 
-    @cached_property
-    def positional(self) -> list[str]:  # type: ignore[override]
-        return [parameter(one) for one in self.options() if one.rule.positional]
-
-    @cached_property
-    def iterable(self) -> list[str]:  # type: ignore[override]
-        return [parameter(one) for one in self.options() if _repeats(one)]
-
-    @cached_property
-    def help(self) -> dict[str, str]:  # type: ignore[override]
-        return {one.flag: help_text(one) for one in self.options()}
-
-    def argspec(self, body: Callable[..., None]) -> inspect.Signature:
-        return _signature([*self.options()])
-
-    def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
-        if default == REPEATABLE:  # Invoke would take its type for that of one value
-            default = None
-        arguments = super().arg_opts(name, default, taken_names)
-        arguments["names"] += [
-            one.rule.short for one in self.options() if one.rule.short and parameter(one) == name
-        ]
-        return arguments
-
     def options(self) -> Iterator[Option]:
         """All options, in the order of the groups."""
         return (one for part in self.parts for one in part.options)
 
+    def __call__(self, **texts: Any) -> None:
+        """Run with what was typed, by the options' parameters.
+
+        Raises:
+            Exit: it failed, or --dry would not keep it from its changes.
+        """
+        if RUNNING.dry and not self.dry:
+            rule = "--dry is for tasks that have a plan, bootstrap and train"
+            message = f"{PROGRAM}: {rule}: {PROGRAM} {self.typed} has none"
+            raise Exit(f"{message}\n  next: {PROGRAM} --help {self.typed}", USAGE)
+        silent = output.quiet() if self.quiet and RUNNING.quiet else nullcontext()
+        with reported(self.typed, texts), silent:
+            self.function(**values_of(self.parts, texts))
+
 
 def task(
     group: str, *first: str, name: str | None = None, dry: bool = False, quiet: bool = False
-) -> Callable[[Callable[..., None]], Task[Any]]:
-    """An Invoke task. Each parameter of its function after the context is a group of options, all
-    of them or, with `Annotated[Group, only(...)]`, some. The others as in GroupTask."""
-    return lambda body: GroupTask(body, group, first, name=name, dry=dry, quiet=quiet)
+) -> Callable[[Callable[..., None]], Task]:
+    """Makes a task of a function. Each parameter of the function is a group of options, all of them
+    or, with `Annotated[Group, only(...)]`, some. The others as in Task."""
+    return lambda body: Task(body, group, first, name=name, dry=dry, quiet=quiet)
+
+
+def typed(name: str) -> str:
+    """A task's name as it is typed: of `data-push` two words."""
+    first, _, second = name.partition("-")
+    return f"{first} {second}" if first in TWO_WORDS and second else name
+
+
+TWO_WORDS = ("data",)  # the first word of tasks whose name has two, such as data push
 
 
 def parameter(one: Option) -> str:
@@ -145,36 +140,18 @@ def help_text(one: Option) -> str:
     return f"{text}; default: {default}" if shown else text
 
 
+def repeats(one: Option) -> bool:
+    """Whether the option may be given several times."""
+    return one.kind == "mapping" or (one.kind == "list" and not one.rule.separator)
+
+
 def _parts(body: Callable[..., None]) -> Iterator[Part]:
     hints = get_type_hints(body, include_extras=True)
-    for name in list(inspect.signature(body).parameters)[1:]:
+    for name in inspect.signature(body).parameters:
         kind, which = hints[name], None
         if get_origin(kind) is Annotated:
             kind, which = get_args(kind)
         yield Part(name, kind, which)
-
-
-def _signature(options: list[Option]) -> inspect.Signature:
-    """The parameters of a task, without its context."""
-    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = []
-    # What has no default comes first, as Python wants it.
-    for one in sorted(options, key=lambda one: not one.required):
-        default = inspect.Parameter.empty if one.required else _default(one)
-        parameters.append(inspect.Parameter(parameter(one), keyword, default=default))
-    return inspect.Signature(parameters)
-
-
-def _default(one: Option) -> Any:
-    """The default that Invoke sees: the value's type is decided by the group."""
-    if one.kind == "flag":
-        return False
-    return REPEATABLE if _repeats(one) else None
-
-
-def _repeats(one: Option) -> bool:
-    """Whether the option may be given several times."""
-    return one.kind == "mapping" or (one.kind == "list" and not one.rule.separator)
 
 
 def values_of(parts: Sequence[Part], texts: Mapping[str, Any]) -> dict[str, Any]:

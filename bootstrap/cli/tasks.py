@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from invoke import Context
-
 from railhead.documents.options.hosts import (
     JsonOption,
     ReadyOptions,
@@ -34,7 +32,7 @@ from railhead.documents.options.runs import (
 )
 
 from ..console.output import json_output, note_output, noted_output, print_lines
-from .executor import RUNNING
+from .running import RUNNING
 from .task import HOSTS, RESULTS, TRAIN, task
 
 if TYPE_CHECKING:
@@ -59,7 +57,6 @@ OfJob = Annotated[JobOptions, only("job", "file")]
 
 @task(TRAIN, "script", "job", dry=True, quiet=True)
 def train(
-    c: Context,
     target: Annotated[TargetOptions, only("hosts", "stack", "slots", "start")],
     program: ProgramOptions,
     ready: ReadyOptions,
@@ -81,11 +78,10 @@ def train(
             from ..project import job_file
 
             groups = (target, program, ready, ending, replace(start, resume=None))
-            tasks = RUNNING.collection.task_names if RUNNING.collection else ()
-            job_file.save(job, *groups, tasks=tasks)
+            job_file.save(job, *groups)
             return
         inventory = Target(replace(target, run=start.resume)).running()
-        if c.config.run.dry:
+        if RUNNING.dry:
             plan.plan(inventory, options.options, file)
         elif start.deploy:
             _train_and_deploy(inventory, options, start.deploy)
@@ -118,7 +114,7 @@ def _train_and_deploy(inventory: Inventory, options: TrainOptions, name: str) ->
 
 @task(HOSTS, "job", dry=True)
 def plan(
-    c: Context, target: Hosts, program: Prepared, ready: ReadyOptions, job: OfJob, out: JsonOption
+    target: Hosts, program: Prepared, ready: ReadyOptions, job: OfJob, out: JsonOption
 ) -> None:
     """Print what bootstrap would do on each host, and why; changes nothing."""
     from ..project import job_file
@@ -135,9 +131,7 @@ def plan(
 
 
 @task(HOSTS, dry=True, quiet=True)
-def bootstrap(
-    c: Context, target: Hosts, program: Prepared, ready: ReadyOptions, out: JsonOption
-) -> None:
+def bootstrap(target: Hosts, program: Prepared, ready: ReadyOptions, out: JsonOption) -> None:
     """Make the hosts ready: runtime, Horovod, keys. Changes nothing on hosts that are ready."""
     from ..runs.strategies import launcher_named
     from ..workflows import bootstrap as workflow
@@ -147,13 +141,12 @@ def bootstrap(
 
     options = ready_options(ready, program, launcher=launcher_named(program.launcher))
     with json_output(out.json) as file:
-        act = steps.plan if c.config.run.dry else workflow.bootstrap
+        act = steps.plan if RUNNING.dry else workflow.bootstrap
         act(Target(target).running(), options, file)
 
 
 @task(HOSTS)
 def wheel(
-    c: Context,
     program: Annotated[
         ProgramOptions,
         only(
@@ -171,7 +164,6 @@ def wheel(
 
 @task(HOSTS)
 def health(
-    c: Context,
     target: WithSlots,
     program: Packages,
     ready: Annotated[ReadyOptions, only("peer_address")],
@@ -188,7 +180,7 @@ def health(
 
 
 @task(HOSTS, "run")
-def status(c: Context, target: OfRun, watch: WatchOptions, out: JsonOption) -> None:
+def status(target: OfRun, watch: WatchOptions, out: JsonOption) -> None:
     """Show the state of the machines, the hosts and the last run, as they are now."""
     from ..console.refresh import CLOUD_SECONDS, SECONDS, refreshed
     from ..errors import UsageError
@@ -211,7 +203,7 @@ def status(c: Context, target: OfRun, watch: WatchOptions, out: JsonOption) -> N
 
 
 @task(RESULTS, "run")
-def logs(c: Context, target: OfRun, log: LogOptions) -> None:
+def logs(target: OfRun, log: LogOptions) -> None:
     """Print the log of a rank, of mpirun, of the supervisor, or of an endpoint."""
     from ..errors import UsageError
     from ..workflows import logs, serving
@@ -227,7 +219,7 @@ def logs(c: Context, target: OfRun, log: LogOptions) -> None:
 
 
 @task(TRAIN, "run", quiet=True)
-def attach(c: Context, target: OfRun) -> None:
+def attach(target: OfRun) -> None:
     """Follow a run, then fetch its results. Ctrl-C detaches; the run continues."""
     from ..workflows import attach as workflow
     from .targets import Target
@@ -236,7 +228,7 @@ def attach(c: Context, target: OfRun) -> None:
 
 
 @task(RESULTS, "run", quiet=True)
-def fetch(c: Context, target: OfRun, fetched: FetchOptions) -> None:
+def fetch(target: OfRun, fetched: FetchOptions) -> None:
     """Fetch what a run has written so far."""
     from ..workflows import attach
     from .targets import Target
@@ -246,7 +238,7 @@ def fetch(c: Context, target: OfRun, fetched: FetchOptions) -> None:
 
 
 @task(RESULTS, "run")
-def tensorboard(c: Context, target: OfRun) -> None:
+def tensorboard(target: OfRun) -> None:
     """Show a run, also in progress, in TensorBoard on this computer; Ctrl-C ends TensorBoard."""
     from ..workflows import tensorboard as workflow
     from .targets import Target
@@ -255,7 +247,7 @@ def tensorboard(c: Context, target: OfRun) -> None:
 
 
 @task(TRAIN, "run")
-def cancel(c: Context, target: OfRun) -> None:
+def cancel(target: OfRun) -> None:
     """Cancel a run on every host, and verify that none of its processes is left."""
     from ..workflows import attach
     from .targets import Target
@@ -266,7 +258,7 @@ def cancel(c: Context, target: OfRun) -> None:
 
 
 @task(HOSTS)
-def prune(c: Context, target: Hosts, runs: PruneOptions) -> None:
+def prune(target: Hosts, runs: PruneOptions) -> None:
     """Remove the folders of old runs from the hosts; results on this computer are kept."""
     from ..workflows import prune as workflow
     from .targets import Target
@@ -278,7 +270,7 @@ OfStack = Annotated[TargetOptions, only("stack")]
 
 
 @task(TRAIN)
-def data_push(c: Context, upload: PushOptions, target: OfStack) -> None:
+def data_push(upload: PushOptions, target: OfStack) -> None:
     """Upload a folder to a bucket, for --data; files that are already there are not sent again."""
     from ..workflows import data
     from .targets import Target
@@ -288,7 +280,7 @@ def data_push(c: Context, upload: PushOptions, target: OfStack) -> None:
 
 
 @task(TRAIN, "uri")
-def data_list(c: Context, objects: BucketOptions, target: OfStack, out: JsonOption) -> None:
+def data_list(objects: BucketOptions, target: OfStack, out: JsonOption) -> None:
     """List the data in the stack's bucket, or the objects at a URI."""
     from ..workflows import data
     from .targets import Target
@@ -302,7 +294,6 @@ def data_list(c: Context, objects: BucketOptions, target: OfStack, out: JsonOpti
 
 @task(TRAIN)
 def data_shard(
-    c: Context,
     shards: ShardOptions,
     program: Annotated[ProgramOptions, only("preset", "settings")],
 ) -> None:
@@ -314,7 +305,6 @@ def data_shard(
 
 @task(TRAIN)
 def data_index(
-    c: Context,
     index: IndexOptions,
     program: Annotated[ProgramOptions, only("preset", "settings")],
 ) -> None:
@@ -325,7 +315,7 @@ def data_index(
 
 
 @task(TRAIN, name="init")
-def init_(c: Context) -> None:
+def init_() -> None:
     """Write the files of a project into this folder: Pulumi.yaml, its program, and a fabfile."""
     from ..project.init import init
 
@@ -334,7 +324,6 @@ def init_(c: Context) -> None:
 
 @task(TRAIN, quiet=True)
 def demo(
-    c: Context,
     program: Annotated[
         ProgramOptions,
         only(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from invoke.util import yaml  # type: ignore[attr-defined]
-
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import login_name, owner_name
@@ -33,6 +31,8 @@ class StackConfig:
 
 def read(stack: str) -> StackConfig | None:
     """The config of a stack, from its file in the project; None without a file that can be read."""
+    from invoke.util import yaml  # type: ignore[attr-defined]  # late: few commands read it
+
     try:
         document = yaml.safe_load(  # type: ignore[no-untyped-call]
             _file(stack).read_text()

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,20 +133,14 @@ def _read(path: Path, job: str | None) -> Mapping[str, Table]:
     return jobs
 
 
-def save(options: JobOptions, *groups: Any, tasks: Container[str] = ()) -> None:
+def save(options: JobOptions, *groups: Any) -> None:
     """Add a job with the options of these groups to the file that --save names.
 
     Raises:
-        UsageError: it has the job already, or is not a job file; or the name is one of `tasks`, so
-            that `fab train NAME` would be ambiguous.
+        UsageError: it has the job already, or is not a job file.
     """
     assert options.save
     path, name = Path(options.save), options.job or NAME
-    if name in tasks and name != NAME:
-        raise UsageError(
-            f"{name} is a task: name the job otherwise",
-            hint=Hint(Command("train", job=f"{name}-job", save=options.save), " ..."),
-        )
     exists = path.exists()
     own = not exists or not _wants(path) or trusted_jobs.is_known(path.resolve())
     if exists and name in _read(path, None):

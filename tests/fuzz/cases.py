@@ -8,16 +8,15 @@ import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from invoke import Collection, Task
 from places import CASES
 from standins.options import program
 
-from bootstrap.cli import machine_tasks, result_tasks, serving_tasks, tasks
-from bootstrap.cli.program import new_program
+from bootstrap.cli.collection import TASKS
+from bootstrap.cli.command_line.arguments import CORE, flags_of
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts
@@ -58,8 +57,6 @@ GOOD = {
     "peer-address": ["10.0.0.1"], "keras": ["2", "3"], "ps": ["1"], "counts": ["1,2"],
     "min": ["accuracy=0.9"], "model": ["folder"], "of": [RUN], "port": ["8501"], "samples": ["10"],
 }  # fmt: skip
-# Fabric's own options; without the one that lets Python write bytecode, beside our sources.
-CORE = [argument for argument in new_program().core_args() if argument.name != "write-pyc"]
 COMMANDS = [
     ["status"], ["status", "--run", RUN], ["logs"], ["logs", "--rank", "1"], ["logs", "--follow"],
     ["logs", "--rank", "9"], ["attach"], ["attach", "--run", RUN], ["fetch"], ["cancel"],
@@ -103,26 +100,19 @@ def case(seed: int, number: int, box: Sandbox, template: Path) -> Case:
     return make(rng, box, template)
 
 
-@cache
-def _tasks() -> dict[str, Task[Any]]:
-    modules = (tasks, machine_tasks, result_tasks, serving_tasks)
-    tasks_ = [task for module in modules for task in Collection.from_module(module).tasks.values()]
-    return {task.name.replace("_", "-"): task for task in tasks_}
-
-
 def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
     """A task with some of its options, and values of which some are wrong; on no host."""
-    name = rng.choice(list(_tasks()))
-    task = _tasks()[name]
+    name = rng.choice(list(TASKS))
+    positional = [one for one in TASKS[name].options() if one.rule.positional]
+    options = {one.flag: one for one in TASKS[name].options() if not one.rule.positional}
     argv = _core_option(rng) if rng.random() < 0.15 else []
-    argv += [name, *(rng.choice(VALUES) for _ in task.positional if rng.random() < 0.9)]
-    takes_value = {str(a.name).replace("_", "-"): a.takes_value for a in task.get_arguments()}
-    options = [name for name in takes_value if name not in task.positional]
-    for option in rng.sample(options, min(len(options), rng.choice((0, 1, 2, 3, 5)))):
+    argv += [name, *(rng.choice(VALUES) for _ in positional if rng.random() < 0.9)]
+    for option in rng.sample([*options], min(len(options), rng.choice((0, 1, 2, 3, 5)))):
         if option == "stack" and rng.random() < 0.8:
             continue  # there is no pulumi
         value = rng.choice(GOOD.get(option, VALUES) if rng.random() < 0.5 else VALUES)
-        argv += [f"--{option}", value] if takes_value[option] else [f"--{option}"]
+        flag = f"--{option}"
+        argv += [flag] if options[option].kind == "flag" else [flag, value]
     if "--hosts" not in argv and rng.random() < 0.5 and "hosts" in options:
         argv += ["--hosts", "127.0.0.1:1"]
     if name in NEVER_RIGHT:
@@ -137,11 +127,10 @@ def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
 
 
 def _core_option(rng: random.Random) -> list[str]:
-    """An option of Fabric's own, in its short or its long form."""
-    argument = rng.choice(CORE)
-    name = rng.choice(argument.names)
-    option = f"-{name}" if len(name) == 1 else f"--{name}"
-    return [option, rng.choice(VALUES)] if argument.takes_value else [option]
+    """An option of all tasks, in its short or its long form."""
+    one = rng.choice(CORE)
+    flag = rng.choice(flags_of(one))
+    return [flag] if one.kind == "flag" else [flag, rng.choice(VALUES)]
 
 
 def _ssh(name: str) -> tuple[int, ...]:

@@ -8,8 +8,8 @@ MUTANTS = [
     Mutant(
         what="a fabfile that another user has written is run",
         file="bootstrap/cli/program.py",
-        old="if chosen != PROJECT:",
-        new="if False:",
+        old="    refuse_of_others(chosen / FILE)\n",
+        new="",
         caught_by=("tests/bootstrap/project/test_files_of_others.py",),
     ),
     Mutant(

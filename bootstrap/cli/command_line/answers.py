@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-from invoke import Task
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
 
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import Option
 from railhead.installation import PROGRAM
 
 from ...inventory.files import RUN_ID
-from ..executor import dashed
-from ..task import CLOUD, GroupTask
-from .arguments import takes_value
+from ..task import CLOUD, Task, typed
+from .arguments import CORE, Wrong, flags_of, takes_value
 from .habits import OPTIONS, PROGRAMS, TASKS
 
-SLIP = 2  # letters that a slip changes at most
-SHORT = 6  # letters: of a shorter name a slip changes one
+ALIKE = 0.75  # of difflib: a name and its slip
 # They start or end machines, or change when they end: never the answer to a slip.
 MACHINES = ("adopt", "extend", "start", "stop", "teardown", "up")
 STARTERS = ("accelerate", "horovodrun", "mpirun", "python", "python3", "torchrun")  # of a script
@@ -56,47 +53,46 @@ class Answer(NamedTuple):
 
 def answer(
     words: Sequence[str],
-    tasks: Mapping[str, Task[Any]],
-    core: Container[str] = ("-H", "--hosts"),
+    tasks: Mapping[str, Task],
     is_job: Callable[[str], bool] = lambda name: False,
 ) -> Answer | None:
     """The answer to a command line that is wrong by habit; None if no habit applies.
 
     Args:
-        words: after the program's name. tasks: by their names. core: the flags of Fabric and
-            Invoke that take a value. is_job: whether the job file has this job.
+        words: the name of the task, then what was typed before and after it. tasks: by their names.
+        is_job: whether the job file has this job.
     """
-    if words and not words[0].startswith("-") and words[0] not in tasks:
-        return _unknown_task(words, tasks)
-    name, number = "", 0
-    for at, word in enumerate(words):
-        if at and takes_value(words[at - 1], word, tasks.get(name), core):
+    if not words or words[0] not in tasks:
+        return _unknown_task(words, tasks) if words else None
+    task, number = tasks[words[0]], 0
+    for at, word in enumerate(words[1:], 1):
+        if takes_value(words[at - 1], word, task):
             continue
-        if word in tasks:
-            name, number = word, 0
-        elif isinstance(task := tasks.get(name), GroupTask):
-            is_option = word.startswith("-")
-            place = Place(name, task, words, at, number, is_job)
-            if found := place.option(word in core) if is_option else place.value():
-                return found
-            number += not is_option
+        place = Place(words[0], task, words, at, number, is_job)
+        if word.startswith("-"):
+            if (found := place.option()) or not place.is_known:
+                return found  # of an unknown option, the next word may be the value
+        elif found := place.value():
+            return found
+        else:
+            number += 1
     return None
 
 
 def after_dashes(words: Sequence[str], after: Sequence[str]) -> Answer | None:
     """The answer to words after `--`, which only `exec` has; None if it is right."""
-    typed = [word for word in words[1:] if not word.startswith("-")]
-    if not words or not after or (words[0] == "exec" and (not typed or len(words) > 2)):
+    values = [word for word in words[1:] if not word.startswith("-")]
+    if not words or not after or (words[0] == "exec" and (not values or len(words) > 2)):
         return None
     if words[0] == "exec":
-        return Answer("hosts need --hosts", f"exec --hosts {typed[0]} --{_shown(after)}")
-    rule = f"{PROGRAM} {dashed(words[0])} takes nothing after --"
+        return Answer("hosts need --hosts", f"exec --hosts {values[0]} --{_shown(after)}")
+    rule = f"{PROGRAM} {typed(words[0])} takes nothing after --"
     if words[0] not in ("evaluate", "scale", "sweep", "train"):
-        return Answer(rule, f"--help {dashed(words[0])}")
+        return Answer(rule, f"--help {typed(words[0])}")
     return Answer(rule, f"{shlex.join(words)} --args={shlex.quote(shlex.join(after))}")
 
 
-def _unknown_task(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> Answer | None:
+def _unknown_task(words: Sequence[str], tasks: Mapping[str, Task]) -> Answer | None:
     word, rest = words[0], words[1:]
     if word in PROGRAMS and rest and (found := answer(rest, tasks)):
         return found
@@ -114,7 +110,7 @@ class Place:
     """A word of a command line, after the name of its task, and `number` words without options."""
 
     name: str
-    task: Task[Any]
+    task: Task
     words: Sequence[str]
     at: int
     number: int = 0
@@ -130,18 +126,28 @@ class Place:
 
     @property
     def options(self) -> list[Option]:
-        """The options of the task; none of a task of the user's own."""
-        return [*self.task.options()] if isinstance(self.task, GroupTask) else []
+        """The options of the task."""
+        return [*self.task.options()]
 
     @property
     def first(self) -> tuple[str, ...]:
         """The options of which one may be typed without its name."""
-        return getattr(self.task, "first", ())
+        return self.task.first
 
     @property
     def names(self) -> set[str]:
         """The names of the task's options."""
         return {one.flag for one in self.options}
+
+    @property
+    def own(self) -> set[str]:
+        """The task's options as they are typed."""
+        return {flag for one in self.options for flag in flags_of(one)}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the word is an option of the task, or of all tasks."""
+        return self.flag in self.own or any(self.flag in flags_of(one) for one in CORE)
 
     @property
     def following(self) -> list[str]:
@@ -161,16 +167,10 @@ class Place:
         flag = self.flag.replace("_", "-")
         return OPTIONS.get(self.name, {}).get(flag) or OPTIONS[""].get(flag, "")
 
-    def option(self, is_core: bool) -> Answer | None:
-        """The answer to an option that the task does not have, or whose value has another form.
-
-        Args:
-            is_core: whether it is one of Fabric or Invoke that takes a value.
-        """
-        short = {one.rule.short for one in self.options if one.rule.short}
-        if self.flag.lstrip("-") not in self.names | short:
-            means_core = is_core and self.following and not BLANK.search(self.line)
-            return self._habit(self.line) if self.line and not means_core else None
+    def option(self) -> Answer | None:
+        """The answer to an option that the task does not have, or whose value has another form."""
+        if self.flag not in self.own:
+            return self._habit(self.line) if self.line else None
         values = self.following
         hosts = [*self.word.split("=")[1:], *values]
         if self.flag == "--hosts" and len(hosts) > 1 and self._are_hosts(hosts[1:]):
@@ -194,11 +194,11 @@ class Place:
         return bool(self.first) or any(one.rule.positional for one in self.options)
 
     def _habit(self, line: str) -> Answer:
-        rule = f"{PROGRAM} {dashed(self.name)} has no option {self.flag}"
+        rule = f"{PROGRAM} {typed(self.name)} has no option {self.flag}"
         value = self.word.partition("=")[2] or next(iter(self.following), "")
         if line.startswith("--set ") and self.script and self.name == "train":
             return self.for_script()
-        filled = _filled(line, value, dashed(self.name), self.words)
+        filled = _filled(line, value, typed(self.name), self.words)
         if not line.startswith("-") or line.startswith("--help"):
             return Answer(rule, filled)
         takes = value and "=" not in self.word and (" " in line or line == "--json")
@@ -207,9 +207,9 @@ class Place:
 
     def for_script(self) -> Answer:
         """The answer to an option of the script: all that follows is the script's."""
-        rule = f"{PROGRAM} {dashed(self.name)} has no option {self.flag}"
+        rule = f"{PROGRAM} {typed(self.name)} has no option {self.flag}"
         args = f"--args={shlex.quote(shlex.join(self.words[self.at :]))}"
-        before = shlex.join([dashed(self.words[0]), *self.words[1 : self.at]])
+        before = shlex.join([typed(self.words[0]), *self.words[1 : self.at]])
         return Answer(rule, f"{before} {args}   # for the script")
 
     def value(self) -> Answer | None:
@@ -230,7 +230,7 @@ class Place:
             return self._instead(new, 1, f"{word} needs --file")
         if self.name == "tunnel" and (ports := FORWARD.fullmatch(word)):
             return self._instead([ports[2], "--local-port", ports[1]], 1, "PORT is that of a host")
-        if "stack" in self.names and getattr(self.task, "group", "") == CLOUD and not self.first:
+        if "stack" in self.names and self.task.group == CLOUD and not self.first:
             return self._instead(["--stack", word], 1, f"{word} needs --stack")
         if "hosts" in self.names and (SEVERAL.fullmatch(word) if self.takes_word else True):
             words = [word, *self.following]
@@ -264,7 +264,7 @@ class Place:
         """The line with other words in place of some."""
         rest = self.words[self.at + length :]
         line = [*self.words[1 : self.at], *new, *rest]
-        return Answer(rule, f"{dashed(self.words[0])}{_shown(line)}")
+        return Answer(rule, f"{typed(self.words[0])}{_shown(line)}")
 
 
 def _shown(words: Iterable[str]) -> str:
@@ -280,53 +280,37 @@ def _filled(line: str, typed: str, task: str, words: Sequence[str]) -> str:
     return BLANK.sub(lambda blank: known.get(blank[1], typed.removeprefix("ml.") or blank[1]), line)
 
 
-def without_habit(unknown: str, words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> Answer:
+def without_habit(wrong: Wrong, words: Sequence[str], tasks: Mapping[str, Task]) -> Answer:
     """The answer to a task or an option that is unknown: the line without the slip, otherwise the
     line that lists what there is."""
-    typed = [word.partition("=")[0] == unknown or word.endswith(f"={unknown}") for word in words]
-    at = typed.index(True) if True in typed else len(words)
-    before = [word for word in words[:at] if word in tasks]
-    if not before:
-        near = slip(unknown, map(dashed, tasks))
-        line = f"{near}{_shown(words[1:])}" if near and words[:1] == [unknown] else near
-        rule = f"{PROGRAM} has no task {unknown}"
-        return Answer(rule, TASKS.get(unknown) or line or "--list")
-    name, task = before[-1], tasks[before[-1]]
-    what = "has no option" if unknown.startswith("-") else "does not take"
-    rule = f"{PROGRAM} {dashed(name)} {what} {unknown}"
-    place = Place(name, task, words, at)
-    near = slip(unknown, _flags(task)) if unknown.startswith("-") else ""
-    if near:
-        _, equals, value = words[at].partition("=")
-        return place._instead([f"{near}{equals}{value}"], 1, rule)
-    if "args" in place.names and place.script and unknown.startswith("--"):
-        return place.for_script()
-    return Answer(rule, f"--help {dashed(name)}")
-
-
-def _flags(task: Task[Any]) -> Iterator[str]:
-    names = (max(one.names, key=len) for one in task.get_arguments() if not one.positional)
-    return (f"--{name.replace('_', '-')}" for name in names)
+    unknown, task = wrong.unknown, tasks.get(words[0]) if words else None
+    if wrong.next:
+        return Answer(str(wrong), wrong.next)
+    if task is None:
+        if unknown.startswith("-"):
+            return Answer(str(wrong), TASKS.get(unknown, "--help"))
+        near = slip(unknown, map(typed, tasks))
+        return Answer(
+            str(wrong), TASKS.get(unknown) or (near and near + _shown(words[1:])) or "--list"
+        )
+    if not unknown:
+        return Answer(str(wrong), f"--help {task.typed}")
+    matches = (n for n, word in enumerate(words) if n and word.partition("=")[0] == unknown)
+    place = Place(words[0], task, words, next(matches, len(words)))
+    if unknown.startswith("-"):
+        flags = [f"--{one.flag}" for one in (*CORE, *task.options()) if not one.rule.positional]
+        if near := slip(unknown, flags):
+            return place._instead([near + place.word.removeprefix(unknown)], 1, str(wrong))
+        if "args" in place.names and place.script and unknown.startswith("--"):
+            return place.for_script()
+    elif unknown in tasks:
+        both = f"{typed(words[0])} ... && {PROGRAM} {typed(unknown)} ..."
+        return Answer(f"{wrong}: one task at a time", both)
+    return Answer(str(wrong), f"--help {task.typed}")
 
 
 def slip(unknown: str, names: Iterable[str]) -> str:
-    """The name from which an unknown one differs by a slip: one letter, or two of a longer name;
-    empty if there is none, or if it starts or ends machines."""
-    pairs = ((distance(unknown.strip("-"), name.strip("-")), name) for name in names)
-    near = min(pairs, default=(SLIP + 1, ""))
-    allowed = 1 if len(unknown.strip("-")) < SHORT else SLIP
-    return near[1] if near[0] <= allowed and near[1] not in MACHINES else ""
-
-
-def distance(first: str, second: str) -> int:
-    """How many letters must be added, removed or replaced, or neighbours exchanged."""
-    rows: list[list[int]] = [[*range(len(second) + 1)]]
-    for number, letter in enumerate(first, 1):
-        row = [number]
-        for at, other in enumerate(second, 1):
-            steps = [rows[-1][at] + 1, row[-1] + 1, rows[-1][at - 1] + (letter != other)]
-            if first[number - 2 : number] == other + second[at - 2] and min(number, at) > 1:
-                steps.append(rows[-2][at - 2] + 1)
-            row.append(min(steps))
-        rows.append(row)
-    return rows[-1][-1]
+    """The name from which an unknown one differs by a slip; empty if there is none, or if it starts
+    or ends machines."""
+    near = get_close_matches(unknown, [*names], 1, ALIKE)
+    return near[0] if near and near[0] not in MACHINES else ""

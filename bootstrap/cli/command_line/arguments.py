@@ -1,103 +1,182 @@
-"""How a command line is read before Invoke reads it: tasks with a name of two words, and values
-that need no option's name. Invoke has no argument that is positional and may be left out. Pure.
-"""
+"""Reads the words of a command line, by argparse, from the declared options. Pure."""
 
 from __future__ import annotations
 
+import shlex
+from argparse import Action, ArgumentParser, Namespace
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
-from invoke import Exit, Task
-
-from railhead.documents.options.option import Option
+from railhead.documents.lazy import dataclass
+from railhead.documents.options.option import Option, from_texts, options_in
 from railhead.installation import PROGRAM
 
-from ...errors import USAGE, Command
-from ..executor import TWO_WORDS
-from ..task import GroupTask
+from ...errors import UsageError
+from ..core_options import CoreOptions
+from ..task import TWO_WORDS, Task, parameter, repeats
+
+CORE = options_in(CoreOptions)
 
 
-def join_task_names(words: Sequence[str], tasks: Iterable[str]) -> list[str]:
-    """`data push ...` as `data-push ...`; Exit if the second word is missing or unknown."""
-    first = words[0] if words else ""
-    if first not in TWO_WORDS:
-        return [*words]
-    choices = [name.partition("-")[2] for name in tasks if name.startswith(f"{first}-")]
-    if len(words) > 1 and words[1] in choices:
-        return [f"{first}-{words[1]}", *words[2:]]
-    got = f", not {words[1]!r}" if len(words) > 1 else ""
-    hint = "   # or: ".join(f"{PROGRAM} --help {first} {choice}" for choice in choices)
-    wanted = f"{', '.join(choices[:-1])} or {choices[-1]}"
-    raise Exit(f"{PROGRAM} {first} takes {wanted}{got}\n  next: {hint}", code=USAGE)
+class Wrong(Exception):
+    """A command line that no task takes: the rule, the word that is unknown, and what to type where
+    it is known."""
+
+    def __init__(self, rule: str, *, unknown: str = "", next: str = "") -> None:
+        super().__init__(rule)
+        self.unknown, self.next = unknown, next
 
 
-def name_first_arguments(
-    words: Sequence[str],
-    tasks: Mapping[str, Task[Any]],
-    core: Container[str] = (),
-    is_job: Callable[[str], bool] = lambda name: False,
-) -> list[str]:
-    """`logs -f RUN` as `logs -f --run RUN`, for each task that is named.
+@dataclass(frozen=True)
+class Line:
+    """What a command line says. `texts`: what was typed of the task, by the options' parameters."""
+
+    task: Task | None
+    texts: Mapping[str, Any]
+    core: CoreOptions
+
+
+def read(words: Sequence[str], tasks: Mapping[str, Task], after: Sequence[str] = ()) -> Line:
+    """What a command line says.
 
     Args:
-        tasks: by their names. core: the flags of Fabric and Invoke that take a value.
-        is_job: whether the job file has this job.
+        words: those after the program's name. after: those after `--`, the command of `exec`.
 
     Raises:
-        Exit: a word may be a job of the task before it, or the next task.
+        Wrong: there is no such task or option, or a value is missing or too many.
+        UsageError: a core option has a wrong value.
     """
-    named: list[str] = []
-    task, positional = "", 0
-    first: tuple[str, ...] = ()
+    words, at = with_joined_name(words, tasks)
+    if at == len(words):
+        task = None
+    elif (task := tasks.get(words[at])) is None:
+        raise Wrong(f"{PROGRAM} has no task {words[at]}", unknown=words[at])
+    own = [*task.options()] if task else []
+    flags = {one.flag: one for one in (*CORE, *own) if not one.rule.positional}
+    name = f"{PROGRAM} {task.typed}" if task else PROGRAM
+    given, rest = _parser(name, flags).parse_known_args(
+        _with_values([*words[:at], *words[at + 1 :]], flags), Namespace()
+    )
+    texts = {parameter(one): getattr(given, parameter(one), None) for one in own}
+    texts |= dict(_without_names(name, rest, texts, task))
+    if after and "cmd" in texts:
+        texts["cmd"] = after[0] if len(after) == 1 else shlex.join(after)
+    core = {one.name: getattr(given, parameter(one)) for one in CORE}
+    if task and core["hosts"] is not None and "hosts" not in texts:
+        raise UsageError(f"{PROGRAM} {task.typed} takes no hosts")
+    return Line(task, texts, from_texts(CoreOptions, core, UsageError))
+
+
+def with_joined_name(words: Sequence[str], tasks: Mapping[str, Task]) -> tuple[Sequence[str], int]:
+    """The words with `data push` as `data-push`, and the place of the task's name: their length
+    where none is named.
+
+    Raises:
+        Wrong: the second word of such a name is missing or unknown, or an option before it.
+    """
+    known = {flag: one for one in CORE for flag in flags_of(one)}
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        if (one := known.get(flag := words[at].partition("=")[0])) is None:
+            raise Wrong(f"{PROGRAM} has no option {flag}", unknown=flag)
+        at += 1 if one.kind == "flag" or "=" in words[at] else 2
+    at = min(at, len(words))
+    first = words[at] if at < len(words) else ""
+    if first not in TWO_WORDS:
+        return words, at
+    choices = [name.partition("-")[2] for name in tasks if name.startswith(f"{first}-")]
+    second = words[at + 1] if at + 1 < len(words) else ""
+    if second not in choices:
+        got = f", not {second!r}" if second else ""
+        *some, last = choices
+        hint = f"   # or: {PROGRAM} ".join(f"--help {first} {choice}" for choice in choices)
+        rule = f"{PROGRAM} {first} takes {', '.join(some)} or {last}{got}"
+        raise Wrong(rule, next=hint)
+    return [*words[:at], f"{first}-{second}", *words[at + 2 :]], at
+
+
+def flags_of(one: Option) -> list[str]:
+    """How an option is typed, the short form first."""
+    return [*([f"-{one.rule.short}"] if one.rule.short else []), f"--{one.flag}"]
+
+
+def takes_value(word: str, after: str, task: Task | None) -> bool:
+    """Whether a word is a flag that takes the word after it as its value."""
+    some = (*(task.options() if task else ()), *CORE)
+    one = next((one for one in some if not one.rule.positional and word in flags_of(one)), None)
+    return one is not None and one.kind != "flag" and (one.rule.bare is None or after.isdigit())
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Wrong(f"{self.prog}: {message}")
+
+
+class _Once(Action):
+    """The value of an option that has one value."""
+
+    def __call__(
+        self, parser: ArgumentParser, given: Namespace, value: Any, flag: str | None = None
+    ) -> None:
+        if getattr(given, self.dest) not in (None, value):
+            parser.error(f"{flag} is given twice, with different values")
+        setattr(given, self.dest, value)
+
+
+def _parser(name: str, options: Mapping[str, Option]) -> ArgumentParser:
+    parser = _Parser(prog=name, add_help=False, allow_abbrev=False)
+    core = {one.flag: one.rule.short for one in CORE}
+    own = {one.rule.short for one in options.values() if one not in CORE}
+    for flag, one in options.items():
+        short = one.rule.short or core.get(flag, "")
+        hidden = one in CORE and short in own  # -f and such are of the task, if it has them
+        flags = [*([f"-{short}"] if short and not hidden else []), f"--{flag}"]
+        if one.kind == "flag":
+            parser.add_argument(*flags, dest=parameter(one), action="store_true")
+        elif repeats(one):
+            parser.add_argument(*flags, dest=parameter(one), action="append", default=[])
+        else:
+            parser.add_argument(*flags, dest=parameter(one), action=_Once)
+    return parser
+
+
+def _with_values(words: Sequence[str], options: Mapping[str, Option]) -> Iterator[str]:
+    """The words with `--args --lr` as `--args=--lr`, which argparse takes for two options, and
+    `--sagemaker train.py` as `--sagemaker=2 train.py`."""
+    known = {flag for one in options.values() for flag in flags_of(one)}
     rest = deque(words)
     while rest:
         word = rest.popleft()
         after = rest[0] if rest else ""
-        if word.startswith("-"):
-            first = tuple(flag for flag in first if f"--{flag}" != word.partition("=")[0])
-            if takes_value(word, after, tasks.get(task), core):
-                named += [word, *([rest.popleft()] if rest else [])]
-            else:
-                named.append(_with_bare_value(word, tasks.get(task)))
-        elif positional:
-            named.append(word)
-            positional -= 1
-        elif word in tasks and not (word == task and first):
-            if "job" in first and is_job(word):
-                what = f"{PROGRAM} {task} {word}: {word} is a job, and a task too"
-                raise Exit(f"{what}\n  next: {Command(task, job=word)}", code=USAGE)
-            named.append(word)
-            task, first = word, getattr(tasks[word], "first", ())
-            positional = len(list(tasks[word].positional))
-        elif first:
-            named += [f"--{_meant(word, first)}", word]
-            first = ()
+        one = options.get(word.removeprefix("--")) if word.startswith("--") else None
+        if one is not None and one.rule.bare is not None and not after.isdigit():
+            yield f"{word}={one.rule.bare}"
+        elif one is not None and one.kind != "flag" and after[:1] == "-" and after not in known:
+            yield f"{word}={rest.popleft()}"
         else:
-            named.append(word)
-    return named
+            yield word
 
 
-def takes_value(word: str, after: str, task: Task[Any] | None, core: Container[str]) -> bool:
-    """Whether a word is a flag that takes the word after it as its value: a flag of the task,
-    otherwise of Fabric and Invoke."""
-    if one := _option(word, task):
-        return one.kind != "flag" and (one.rule.bare is None or after.isdigit())
-    return word in core
-
-
-def _option(word: str, task: Task[Any] | None) -> Option | None:
-    """The option of the task whose flag a word is."""
-    for one in task.options() if isinstance(task, GroupTask) else ():
-        if not one.rule.positional and word in (f"--{one.flag}", f"-{one.rule.short}"):
-            return one
-    return None
-
-
-def _with_bare_value(word: str, task: Task[Any] | None) -> str:
-    """A flag with the value that it has if none is typed."""
-    one = _option(word, task)
-    return word if one is None or one.rule.bare is None else f"{word}={one.rule.bare}"
+def _without_names(
+    name: str, rest: Sequence[str], texts: Mapping[str, Any], task: Task | None
+) -> Iterator[tuple[str, str]]:
+    """The values that were typed without the name of an option, by their parameters."""
+    some = [one for one in task.options() if one.rule.positional] if task else []
+    first = [one for one in (task.first if task else ()) if not texts[one.replace("-", "_")]]
+    for word in rest:
+        if word.startswith("-"):
+            flag = word.partition("=")[0]
+            raise Wrong(f"{name} has no option {flag}", unknown=flag)
+        if some:
+            yield parameter(some.pop(0)), word
+        elif first:
+            yield _meant(word, first).replace("-", "_"), word
+            first = []
+        else:
+            raise Wrong(f"{name} does not take {word}", unknown=word)
+    if some:
+        raise Wrong(f"{name} needs {' and '.join(one.name.upper() for one in some)}")
 
 
 def _meant(word: str, first: Sequence[str]) -> str:

@@ -1,8 +1,5 @@
-"""Completion in a shell, by Invoke's options `--complete` and `--print-completion-script`.
-
-Invoke completes tasks and options; this also their values, as known on this computer: no host and
-no cloud is contacted. Files are left to the shell.
-"""
+"""Completion in a shell of tasks, options and their values, as known on this computer: no host and
+no cloud is contacted. Files are left to the shell."""
 
 from __future__ import annotations
 
@@ -10,9 +7,6 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from invoke import Task
 
 from railhead.documents.options.option import Option
 from railhead.installation import PROGRAM
@@ -22,15 +16,14 @@ from ...plan.runtimes import REPO, ROWS
 from ...project import job_file
 from ...runs.strategies import LAUNCHERS, names
 from ...serving import records
-from ..executor import TWO_WORDS, dashed
-from ..task import GroupTask
-from .core_options import WORKING
+from ..task import TWO_WORDS, Task, typed
+from .arguments import CORE, flags_of
 
 MOST_RUNS = 20
 PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
-def candidates(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> list[str]:
+def candidates(words: Sequence[str], tasks: Mapping[str, Task]) -> list[str]:
     """What the last word may become.
 
     Args:
@@ -45,7 +38,7 @@ def candidates(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> list[str
     if task is None:
         return _starting(last, [*_task_names(rest, tasks), *_core_flags(last)])
     before_last = before[-1] if before else ""
-    option = next((one for one in task.options() if _is_flag(one, before_last)), None)
+    option = next((one for one in task.options() if before_last in flags_of(one)), None)
     if option is not None and option.kind != "flag" and option.rule.bare is None:
         return _starting(last, _values(option))
     if last.startswith("-"):
@@ -55,21 +48,19 @@ def candidates(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> list[str
     return _starting(last, (value for one in firsts for value in _values(one)))
 
 
-def _task(
-    words: Sequence[str], tasks: Mapping[str, Task[Any]]
-) -> tuple[GroupTask | None, Sequence[str]]:
+def _task(words: Sequence[str], tasks: Mapping[str, Task]) -> tuple[Task | None, Sequence[str]]:
     """The task that is typed, and the words so far where there is none."""
     for at, word in enumerate(words):
         name = f"{word}-{words[at + 1]}" if word in TWO_WORDS and at + 1 < len(words) else word
         task = tasks.get(name)
-        if isinstance(task, GroupTask):
+        if task:
             return task, words[at + 1 :]
     return None, words
 
 
-def _task_names(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> Iterator[str]:
+def _task_names(words: Sequence[str], tasks: Mapping[str, Task]) -> Iterator[str]:
     """The first words of tasks, or the second ones after `data`."""
-    for name in map(dashed, tasks):
+    for name in map(typed, tasks):
         first, _, second = name.partition(" ")
         if words[-1:] == [first] and second:
             yield second
@@ -78,11 +69,7 @@ def _task_names(words: Sequence[str], tasks: Mapping[str, Task[Any]]) -> Iterato
 
 
 def _core_flags(last: str) -> list[str]:
-    return [f"--{name}" for name in WORKING] if last.startswith("-") else []
-
-
-def _is_flag(one: Option, word: str) -> bool:
-    return word == f"--{one.flag}" or bool(one.rule.short and word == f"-{one.rule.short}")
+    return [f"--{one.flag}" for one in CORE] if last.startswith("-") else []
 
 
 def _values(one: Option) -> Iterator[str]:

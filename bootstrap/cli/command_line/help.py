@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
-from collections.abc import Iterable, Iterator
-from typing import Any
-
-from invoke import Argument, Task
+from collections.abc import Iterable, Iterator, Mapping
 
 from railhead.documents.options.option import Option
 from railhead.installation import DOCS, PROGRAM
 
-from ..executor import dashed
-from ..task import GROUPS, GroupTask, help_text, page_of
-from .core_options import WORKING, flags_of, name_of
+from ..task import GROUPS, Task, help_text, page_of
+from .arguments import CORE, flags_of
 
 WIDTH = 80
 COLUMN = 26  # of the texts
@@ -78,34 +75,49 @@ EXAMPLES = {
 OTHERS = "Of this fabfile"
 
 
-def in_groups(tasks: Iterable[Task[Any]]) -> dict[str, list[Task[Any]]]:
-    """The tasks by the titles of their groups; those of the user's fabfile last."""
-    grouped: dict[str, list[Task[Any]]] = {title: [] for title in (*GROUPS, OTHERS)}
+def in_groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
+    """The tasks by the titles of their groups."""
+    grouped: dict[str, list[Task]] = {title: [] for title in GROUPS}
     for task in tasks:
-        grouped[getattr(task, "group", OTHERS)].append(task)
+        grouped[task.group].append(task)
     return {title: some for title, some in grouped.items() if some}
 
 
-def listing(tasks: Iterable[Task[Any]]) -> str:
-    """The text of `fab --list`: each task with a line, in groups."""
+def listing(tasks: Iterable[Task], others: Mapping[str, str]) -> str:
+    """The text of `fab --list`: each task with a line, in groups.
+
+    Args:
+        others: the first lines about the tasks of the user's own fabfile, by their names.
+    """
+    groups = [
+        (title, {task.typed: summary(task) for task in some})
+        for title, some in in_groups(tasks).items()
+    ]
     lines = []
-    for title, some in in_groups(tasks).items():
+    for title, some in [*groups, *([(OTHERS, others)] if others else [])]:
         lines += ["", f"{title}:"]
-        for task in some:
-            about = textwrap.wrap(_summary(task), WIDTH - NAMES) or [""]
-            lines.append(f"  {dashed(task.name):<{NAMES - 3}} {about[0]}".rstrip())
+        for name, text in some.items():
+            about = textwrap.wrap(text, WIDTH - NAMES) or [""]
+            lines.append(f"  {name:<{NAMES - 3}} {about[0]}".rstrip())
             lines += [" " * NAMES + line for line in about[1:]]
     return "\n".join(lines[1:])
 
 
-def _summary(task: Task[Any]) -> str:
-    return str(task.__doc__ or "").strip().partition("\n\n")[0]
+def listing_as_json(tasks: Iterable[Task], others: Mapping[str, str]) -> str:
+    """The text of `fab --list --list-format json`, in the form of Invoke."""
+    about = {task.name: summary(task) for task in tasks} | {**others}
+    listed = [{"name": name, "help": text} for name, text in about.items()]
+    return json.dumps({"name": "fabfile", "tasks": listed}, indent=1)
 
 
-def page(arguments: Iterable[Argument], tasks: Iterable[Task[Any]]) -> str:
-    """The text of `fab --help`: the groups of tasks and, of the core options, those that work."""
-    known = {name_of(argument): argument for argument in arguments}
-    options = {flags_of(known[name]): WORKING[name][1] for name in WORKING if name in known}
+def summary(task: Task) -> str:
+    """The first paragraph about a task."""
+    return task.about.partition("\n\n")[0]
+
+
+def page(tasks: Iterable[Task]) -> str:
+    """The text of `fab --help`: the groups of tasks, and the options of all tasks."""
+    options = {_typed(one): one.rule.help for one in CORE}
     width = max(map(len, options))
     return "\n".join(
         [
@@ -120,8 +132,8 @@ def page(arguments: Iterable[Argument], tasks: Iterable[Task[Any]]) -> str:
     )
 
 
-def _group(title: str, tasks: list[Task[Any]]) -> list[str]:
-    names = ", ".join(dashed(task.name) for task in tasks)
+def _group(title: str, tasks: list[Task]) -> list[str]:
+    names = ", ".join(task.typed for task in tasks)
     indent = "  "
     return [
         "",
@@ -132,14 +144,14 @@ def _group(title: str, tasks: list[Task[Any]]) -> list[str]:
     ]
 
 
-def task_page(task: GroupTask) -> str:
+def task_page(task: Task) -> str:
     """The text of `fab --help TASK`."""
-    name = dashed(task.name)
+    name = task.typed
     positional = [one.name.upper() for one in task.options() if one.rule.positional]
     first = [f"[{'|'.join(task.first).upper()}]"] if task.first else []
     more = ["[OPTION ...]"] if task.parts else []
     usage = " ".join([PROGRAM, name, *positional, *first, *more])
-    lines = [f"Usage: {usage}", "", *textwrap.wrap(str(task.__doc__), WIDTH)]
+    lines = [f"Usage: {usage}", "", *textwrap.wrap(task.about, WIDTH)]
     titles: dict[str, list[Option]] = {}
     for part in task.parts:
         titles.setdefault(TITLES.get(part.group.__name__, "Options"), []).extend(part.options)
@@ -171,10 +183,9 @@ def _lines(one: Option) -> Iterator[str]:
 
 def _typed(one: Option) -> str:
     """How an option is typed: `-f, --follow`, `--hosts TEXT`."""
-    short = f"-{one.rule.short}, " if one.rule.short else ""
     if one.rule.positional:
         return one.name.upper()
-    return f"{short}--{one.flag} {_takes(one)}".rstrip()
+    return f"{', '.join(flags_of(one))} {_takes(one)}".rstrip()
 
 
 def _takes(one: Option) -> str:

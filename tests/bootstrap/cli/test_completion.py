@@ -13,15 +13,13 @@ from pathlib import Path
 import pytest
 from standins.forks import FAB, FORKED, forked_fab, forks
 
-from bootstrap.cli.collection import ns
+from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line.completion import SCRIPTS, candidates
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from railhead.documents.runs.run_record import RunRecord
 from training import configs
 from training.config import describe_fields
-
-TASKS = {name: ns[name] for name in ns.task_names}
 
 
 @pytest.fixture
@@ -162,4 +160,4 @@ def test_another_shell_is_refused_with_the_choices(tmp_path: Path) -> None:
     completed = forked_fab(tmp_path, "--complete", "--", "fab", option, "bash", "--deb")
     assert completed.stdout == "--debug\n"
     process = forked_fab(tmp_path, option, "tcsh")
-    assert process.returncode == 2 and "options are: bash, fish, zsh" in process.stderr
+    assert process.returncode == 2 and "bash, fish or zsh" in process.stderr

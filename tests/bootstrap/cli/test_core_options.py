@@ -1,5 +1,4 @@
-"""Fabric's core options: each has its effect on our tasks, or is refused before any host is
-contacted."""
+"""The options of all tasks, and fabfiles of the user's own."""
 
 from __future__ import annotations
 
@@ -7,61 +6,21 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from invoke import Argument
 from places import ROOT
 from standins.forks import forked_fab
 
-from bootstrap.cli import executor
-from bootstrap.cli.collection import ns
-from bootstrap.cli.command_line.core_options import INSTEAD, WORKING, name_of
-from bootstrap.cli.program import Program, main, new_program
+from bootstrap.cli.collection import TASKS
+from bootstrap.cli.command_line.arguments import CORE
+from bootstrap.cli.command_line.completion import SCRIPTS
+from bootstrap.cli.core_options import SHELLS
 
 CLOSED = "127.0.0.1:9"  # no sshd: a task that contacts it says so
-OPTIONS: dict[str, Argument] = {
-    name_of(one): one for one in new_program().initial_context.args.values()
-}
 
 
-def typed(argument: Argument, name: str) -> list[str]:
-    option = f"-{name}" if len(name) == 1 else f"--{name}"
-    value = "1" if argument.kind is int else "x"
-    return [option, value] if argument.takes_value else [option]
-
-
-def test_each_option_of_the_installed_fabric_works_or_is_refused() -> None:
-    assert {*WORKING} | {*INSTEAD} == {*OPTIONS}
-    assert not {*WORKING} & {*INSTEAD}
-
-
-@pytest.mark.parametrize("name", sorted(INSTEAD))
-@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_an_option_without_an_effect_is_refused_before_a_host_is_contacted(
-    tmp_path: Path, home: Path, name: str, before: bool
-) -> None:
-    option = typed(OPTIONS[name], min(OPTIONS[name].names, key=len))
-    task = ["teardown", "--hosts", CLOSED]
-    process = forked_fab(tmp_path, *([*option, *task] if before else [*task, *option]))
-    assert (process.returncode, process.stdout) == (2, "")
-    assert process.stderr.startswith(f"fab: --{name}: ") and str(INSTEAD[name]) in process.stderr
-    assert not (home / ".railhead").exists()
-
-
-def test_an_option_that_only_a_newer_fabric_has_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    core_args = Program.core_args
-    newer = Argument(names=("newer",), kind=bool)
-    monkeypatch.setattr(Program, "core_args", lambda self: [*core_args(self), newer])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["fab", "--newer", "teardown", "--hosts", CLOSED])
-    with pytest.raises(SystemExit) as end:
-        main()
-    printed = capsys.readouterr()
-    assert (end.value.code, printed.out) == (2, "")
-    assert printed.err.startswith("fab: --newer: ") and "next: fab --help" in printed.err
+def test_each_shell_has_a_script() -> None:
+    assert {*SHELLS} == {*SCRIPTS}
 
 
 @pytest.mark.parametrize("task", ["bootstrap", "plan", "train --preset smoke"])
@@ -78,7 +37,9 @@ def test_dry_prints_the_plan_of_a_task_that_has_one(tmp_path: Path, home: Path, 
 
 def tasks_without_a_plan() -> dict[str, list[str]]:
     """By name the values of their arguments without a name."""
-    named = {name: ["x" for _ in ns[name].positional] for name in ns.task_names}
+    named = {
+        name: ["x" for one in task.options() if one.rule.positional] for name, task in TASKS.items()
+    }
     return {name: named[name] for name in sorted({*named} - {"bootstrap", "plan", "train"})}
 
 
@@ -89,25 +50,18 @@ def test_dry_is_refused_where_a_task_has_no_plan(
     process = forked_fab(tmp_path, "--dry", task, *values)
     assert (process.returncode, process.stdout) == (2, ""), process.stderr
     rule = "--dry is for tasks that have a plan, bootstrap and train: fab "
-    assert rule + executor.dashed(task) in process.stderr
+    assert rule + TASKS[task].typed in process.stderr
     assert not (home / ".railhead").exists()
 
 
-def test_a_configuration_that_makes_fabric_dry_does_the_same(tmp_path: Path) -> None:
-    (tmp_path / "dry.json").write_text('{"run": {"dry": true}}')
-    process = forked_fab(tmp_path, "teardown", "--hosts", CLOSED, INVOKE_RUNTIME_CONFIG="dry.json")
-    assert (process.returncode, process.stdout) == (2, "")
-
-
-def test_help_shows_each_task_and_each_option_that_works(tmp_path: Path) -> None:
+def test_help_shows_each_task_and_each_option(tmp_path: Path) -> None:
     process = forked_fab(tmp_path, "--help")
     assert (process.returncode, process.stderr) == (0, "")
     words = {word.strip(",") for word in process.stdout.split()}
     listed = json.loads(forked_fab(tmp_path, "--list", "--list-format", "json").stdout)
-    names = {word for task in listed["tasks"] for word in executor.dashed(task["name"]).split()}
-    assert names <= words
-    assert {f"--{name}" for name in WORKING} <= words
-    assert not {f"--{name}" for name in INSTEAD} & words
+    assert {task["name"] for task in listed["tasks"]} == {*TASKS}
+    assert {word for task in TASKS.values() for word in task.typed.split()} <= words
+    assert {f"--{one.flag}" for one in CORE} <= words
     assert max(map(len, process.stdout.splitlines())) <= 100
 
 
@@ -118,13 +72,14 @@ def test_the_help_of_a_projects_own_fabfile_is_that_of_fabric(tmp_path: Path) ->
 
 OWN = """
 from invoke import task
-from bootstrap.cli import tasks
-
-train = tasks.train
+from railhead.tasks import ns
 
 @task
 def mine(c):
+    "Theirs."
     print("mine")
+
+ns.add_task(mine)
 """
 
 
@@ -134,20 +89,40 @@ def mine(c):
         ("--collection other mine", "mine\n"),
         (f"--search-root {ROOT} --list", "bootstrap"),
         ("--list", "Of this fabfile:"),
+        ("", "Of this fabfile:"),
         ("--list --list-format json", '"name": "mine"'),
         ("mine mine", "mine\nmine\n"),
-        ("--complete -- fab mi", "mine"),
+        ("-H a,b mine", "mine\nmine\n"),
+        ("--dry --echo mine", "mine\n"),
+        ("--complete -- fab sta", "status\nstart\n"),
         ("--print-completion-script bash", "complete -F"),
         ("--version", "Paramiko"),
+        ("--help train", "Usage: fab train"),
+        ("help", "Options before or after the task:"),
     ],
 )
-def test_a_core_option_about_tasks_works(tmp_path: Path, args: str, expected: str) -> None:
+def test_a_fabfile_has_the_users_tasks_and_ours(tmp_path: Path, args: str, expected: str) -> None:
     for name in ("fabfile", "other"):
         (tmp_path / f"{name}.py").write_text(OWN)
     process = forked_fab(tmp_path, *args.split())
     assert (process.returncode, process.stderr) == (0, "")
     output = process.stdout
     assert output == expected if expected.endswith("\n") else expected in output
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        f"--dry mine teardown --hosts {CLOSED}",
+        f"-H {CLOSED} mine teardown -- ls",
+        f"teardown --hosts {CLOSED} --dry",
+    ],
+)
+def test_our_task_after_one_of_the_users_changes_nothing_with_dry(
+    tmp_path: Path, args: str
+) -> None:
+    (tmp_path / "fabfile.py").write_text(OWN)
+    assert forked_fab(tmp_path, *args.split()).returncode == 2
 
 
 @pytest.mark.parametrize(("args", "stored"), [(["--write-pyc"], True), ([], False)])
@@ -159,32 +134,29 @@ def test_python_stores_a_compiled_fabfile_on_request(
     assert (tmp_path / "__pycache__").exists() is stored
 
 
-def test_the_keys_of_the_agent_are_listed(tmp_path: Path) -> None:
-    key = str(tmp_path / "key")
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "of ann", "-f", key])
-    script = f"ssh-add -q {key}; echo $SSH_AUTH_SOCK; read line"
-    pipe: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(["ssh-agent", "sh", "-c", script], **pipe, text=True) as agent:
-        assert agent.stdin and agent.stdout
-        socket = agent.stdout.readline().strip()
-        process = forked_fab(tmp_path, "--list-agent-keys", SSH_AUTH_SOCK=socket)
-        agent.stdin.close()
-    assert (process.returncode, process.stdout.split()[2:4]) == (0, ["of", "ann"])
+def fabrics(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Fabric's own `fab`."""
+    argv = [sys.executable, "-m", "fabric", *args]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "expected"),
-    [
-        ("-H a,b mine", 0, "mine\nmine\n"),
-        ("--dry --echo mine", 0, "mine\n"),
-        (f"-H {CLOSED} mine -- ls", 2, ""),
-        (f"--dry mine teardown --hosts {CLOSED}", 2, ""),
-    ],
-)
-def test_tasks_of_a_user_beside_ours_run_as_with_fabric(
-    tmp_path: Path, args: str, code: int, expected: str
-) -> None:
-    own = OWN.replace("train = tasks.train", "from bootstrap.cli.machine_tasks import teardown")
-    (tmp_path / "fabfile.py").write_text(own)
-    process = forked_fab(tmp_path, *args.split())
-    assert (process.returncode, process.stdout) == (code, expected)
+def test_fabrics_own_fab_lists_our_tasks_in_a_clone() -> None:
+    listed = fabrics(ROOT, "--list")
+    assert listed.returncode == 0, listed.stderr
+    lines = [line[2:] for line in listed.stdout.splitlines() if line.startswith("  ")]
+    assert {line.split()[0] for line in lines if line[0] != " "} == {*TASKS}
+
+
+@pytest.mark.parametrize("args", ["train --hosts {}", "-H {} train", "--hosts={} train"])
+def test_fabrics_own_fab_runs_a_task_once_for_all_hosts(home: Path, args: str) -> None:
+    both = f"{CLOSED},127.0.0.1:11"
+    done = fabrics(ROOT, *args.format(both).split(), "--preset", "smoke")
+    assert (done.returncode, done.stdout.count(both)) == (4, 0), done.stderr
+    assert done.stderr.startswith("fab train: 2 of 2 hosts cannot be reached\n")
+
+
+def test_fabrics_own_fab_passes_on_what_is_wrong_and_dry(home: Path) -> None:
+    done = fabrics(ROOT, "train", "--hosts", "a", "--preset", "smok")
+    assert done.returncode == 2 and done.stderr.startswith("fab train: unknown preset 'smok'.")
+    done = fabrics(ROOT, "--dry", "teardown", "--stack", "none")
+    assert done.returncode == 2 and done.stderr.startswith("fab: --dry is for tasks that have")

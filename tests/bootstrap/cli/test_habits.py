@@ -12,13 +12,13 @@ import shlex
 from functools import cache
 
 import pytest
-from invoke import Collection, Exit
 from places import ROOT
 
-import fabfile
+from bootstrap.cli import program
+from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line import answers, habits
-from bootstrap.cli.program import Program, new_program
-from bootstrap.cli.task import CLOUD, GroupTask
+from bootstrap.cli.running import Exit
+from bootstrap.cli.task import CLOUD
 from bootstrap.errors import DONE, USAGE
 
 CASES = [
@@ -28,38 +28,17 @@ CASES = [
 ]
 
 
-@cache
-def collection() -> Collection:
-    return Collection.from_module(fabfile)
-
-
-def parsed(line: str) -> Program:
-    """The program that has read a command line. Exit: it was refused, or it was for help."""
-    program = new_program()
+def understood(line: str) -> None:
+    """Read a command line. Exit: it was refused, or it was for help."""
+    own, _, after = line.partition(" -- ")
     with contextlib.redirect_stdout(io.StringIO()):
-        program.create_config()
-        program.parse_core(["fab", *shlex.split(line)])
-        program.collection = collection()
-        program.parse_tasks()
-        program.parse_cleanup()
-    return program
-
-
-@cache
-def tasks() -> dict[str, GroupTask]:
-    return {name: collection()[name] for name in collection().task_names}
+        program._understood(shlex.split(own), shlex.split(after), TASKS)
 
 
 def answered(line: str) -> str:
-    """The next line; where no habit answers, that of the whole program."""
-    words = shlex.split(line)
-    own = words[: words.index("--")] if "--" in words else words
-    after = words[len(own) + 1 :]
-    found = answers.answer(own, tasks()) or answers.after_dashes(own, after)
-    if found:
-        return found.next
+    """The next line."""
     with pytest.raises(Exit) as refused:
-        parsed(line)
+        understood(line)
     assert refused.value.code == USAGE
     return str(refused.value).partition("next: fab ")[2]
 
@@ -68,10 +47,10 @@ def answered(line: str) -> str:
 def works(line: str) -> bool:
     """Whether a line is accepted; with RUN it stands for the id of a run."""
     try:
-        program = parsed(line.partition("   # ")[0].partition(" | ")[0])
+        understood(line.partition("   # ")[0].partition(" | ")[0])
     except Exit as refused:
         return refused.code == DONE
-    return not program.core.remainder
+    return True
 
 
 @pytest.mark.parametrize(("typed", "wanted"), CASES)
@@ -85,7 +64,7 @@ def test_a_habit_is_answered_with_a_line_that_works(typed: str, wanted: str) -> 
 
 def test_the_program_refuses_what_a_habit_answers() -> None:
     with pytest.raises(Exit) as refused:
-        parsed("train --gpus 2")
+        understood("train --gpus 2")
     text = "fab train has no option --gpus\n  next: fab train --slots 2"
     assert (refused.value.code, str(refused.value)) == (USAGE, text)
 
@@ -109,25 +88,17 @@ def test_there_are_cases_for_every_table() -> None:
 
 
 def test_no_slip_is_answered_with_a_task_that_starts_or_ends_machines() -> None:
-    of_machines = {name for name, task in tasks().items() if task.group == CLOUD}
+    of_machines = {name for name, task in TASKS.items() if task.group == CLOUD}
     assert {*answers.MACHINES} == of_machines - {"doctor", "leaks", "price"}
     for name in answers.MACHINES:
         slips = {name[:at] + name[at + 1 :] for at in range(len(name))}
         slips |= {name[:at] + "x" + name[at:] for at in range(len(name) + 1)}
-        for slip in slips - {*tasks()}:
-            assert answers.slip(slip, tasks()) not in answers.MACHINES
+        for slip in slips - {*TASKS}:
+            assert answers.slip(slip, TASKS) not in answers.MACHINES
 
 
 def test_a_job_is_not_taken_for_a_host() -> None:
     words = ["train", "--hosts", "a", "digits"]
-    found = answers.answer(words, tasks())
+    found = answers.answer(words, TASKS)
     assert found and found.next == "train --hosts a,digits"
-    assert answers.answer(words, tasks(), is_job=lambda name: name == "digits") is None
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "letters"),
-    [("", "abc", 3), ("abc", "abc", 0), ("statsu", "status", 1), ("a", "b", 1), ("ab", "ba", 1)],
-)
-def test_the_distance_of_two_words(first: str, second: str, letters: int) -> None:
-    assert answers.distance(first, second) == answers.distance(second, first) == letters
+    assert answers.answer(words, TASKS, is_job=lambda name: name == "digits") is None

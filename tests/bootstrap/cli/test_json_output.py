@@ -62,7 +62,7 @@ def test_a_status_that_reaches_no_host_is_a_document_and_exit_4(tmp_path: Path) 
         (("plan", "--hosts", "127.0.0.1:9"), "1 of 1 hosts cannot be reached", 4),
         (("train", "--bogus"), "fab train has no option --bogus", 2),
         (("stauts",), "fab has no task stauts", 2),
-        (("train", "--retries"), "--retries needed value", 2),
+        (("train", "--retries"), "fab train: argument --retries: expected one argument", 2),
     ],
 )
 def test_an_error_is_one_document(

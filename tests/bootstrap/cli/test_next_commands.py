@@ -6,15 +6,15 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import pytest
-from invoke import Collection
 from places import ROOT
 
-from bootstrap.cli import executor, machine_tasks, result_tasks, serving_tasks, tasks
-from bootstrap.cli.task import GroupTask, parameter
+from bootstrap.cli import running
+from bootstrap.cli.collection import TASKS
+from bootstrap.cli.task import parameter
 from bootstrap.errors import Command, Hint
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory, parse_hosts
@@ -46,17 +46,8 @@ COMPLETED = {
 }
 
 
-@cache
-def all_tasks() -> Collection:
-    found = Collection()
-    for module in (tasks, machine_tasks, result_tasks, serving_tasks):
-        for task in Collection.from_module(module).tasks.values():
-            found.add_task(task)
-    return found
-
-
 def aimed(hint: Hint, given: Mapping[str, str | None]) -> str:
-    return str(hint.completed(partial(executor._aimed, options=given, tasks=all_tasks())))
+    return str(hint.completed(partial(running._aimed, options=given, tasks=TASKS)))
 
 
 @pytest.mark.parametrize("text", COMPLETED)
@@ -83,8 +74,8 @@ def test_a_command_is_typed_as_a_shell_reads_it() -> None:
 
 def hint_of_command(monkeypatch: pytest.MonkeyPatch, **given: str) -> str:
     """The hint `fab stop` of a failed command with these options."""
-    monkeypatch.setattr(executor.RUNNING, "collection", all_tasks())
-    return str(executor._with_target(Hint(Command("stop")), given))
+    monkeypatch.setattr(running.RUNNING, "tasks", TASKS)
+    return str(running._with_target(Hint(Command("stop")), given))
 
 
 @pytest.mark.parametrize(
@@ -123,8 +114,7 @@ def wrong_commands(text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Call(func=ast.Name(id="Command"), args=[ast.Constant(value=name), *values]):
-                task = all_tasks()[str(name).replace(" ", "-")]
-                assert isinstance(task, GroupTask)
+                task = TASKS[str(name).replace(" ", "-")]
                 known = {parameter(one) for one in task.options()}
                 positional = [one for one in task.options() if one.rule.positional]
                 most = len(positional) + bool(task.first)
@@ -143,7 +133,6 @@ OF_ANY_TASK = {
         "Command(self.task, *self.values, **{**self.options, **options})",
         "Command(self.task, *self.values, **{**target, **self.options})",
     ],
-    "cli/command_line/arguments.py": ["Command(task, job=word)"],
 }
 
 
@@ -162,7 +151,7 @@ def test_a_wrong_command_is_found() -> None:
 
 def test_a_command_is_a_value_and_no_text() -> None:
     """Else it gets no hosts, and nothing checks it."""
-    names = "|".join([*all_tasks().task_names, "data (push|list|shard)"])
+    names = "|".join([*TASKS, "data (push|list|shard)"])
     typed = re.compile(rf"\bfab ({names})\b")
     for name in {*files()} - {"cli/generate.py"}:
         found, prose = [t for t in texts_of(ROOT / name) if typed.search(t)], PROSE.get(name, [])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from invoke import Exit
 
-from bootstrap.cli.collection import ns
-from bootstrap.cli.command_line import arguments
-from bootstrap.cli.task import GROUPS, GroupTask
+from bootstrap.cli.collection import TASKS
+from bootstrap.cli.command_line.arguments import Wrong, read
+from bootstrap.cli.task import GROUPS, Task
 from bootstrap.errors import UsageError
 from bootstrap.workflows.plan import ready_options
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
-
-TASKS = {name: ns[name] for name in ns.task_names}
 
 
 def mirror() -> str:
@@ -41,67 +38,84 @@ def test_a_mirror_that_is_no_url_is_refused(url: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("words", "understood"),
+    ("words", "task", "understood"),
     [
-        ("deploy r1 --here", "deploy --run r1 --here"),
-        ("deploy --here", "deploy --here"),
-        ("evaluate r1", "evaluate --run r1"),
-        ("logs r1 --rank 2", "logs --run r1 --rank 2"),
-        ("logs -f r1", "logs -f --run r1"),
-        ("logs --rank 2 r1", "logs --rank 2 --run r1"),
-        ("logs --rank=2 r1", "logs --rank=2 --run r1"),
-        ("attach --run r1 r2", "attach --run r1 r2"),
-        ("train train.py --hosts a", "train --script train.py --hosts a"),
-        ("train --hosts a train.py", "train --hosts a --script train.py"),
-        ("train -H a src/train", "train -H a --script src/train"),
-        ("train digits", "train --job digits"),
-        ("train train", "train --job train"),
-        ("train --script a.py smoke", "train --script a.py --job smoke"),
-        ("exec nvidia-smi", "exec --cmd nvidia-smi"),
-        ("exec --hosts a nvidia-smi", "exec --hosts a --cmd nvidia-smi"),
-        ("data-list s3://b", "data-list --uri s3://b"),
-        ("data-push runs s3://b", "data-push runs s3://b"),
-        ("predict status --file x", "predict status --file x"),
-        ("status runs", "status runs"),
-        ("status logs r1", "status logs --run r1"),
-        ("report r1,r2", "report --runs r1,r2"),
-        ("train --sagemaker x.py", "train --sagemaker=2 --script x.py"),
-        ("train --sagemaker 3 x.py", "train --sagemaker 3 --script x.py"),
-        ("train --sagemaker=3 x.py", "train --sagemaker=3 --script x.py"),
-        ("train x.py --sagemaker", "train --script x.py --sagemaker=2"),
-        ("", ""),
+        ("deploy r1 --here", "deploy", {"run": "r1", "here": True}),
+        ("deploy --here", "deploy", {"here": True}),
+        ("logs r1 --rank 2", "logs", {"run": "r1", "rank": "2"}),
+        ("logs -f r1", "logs", {"run": "r1", "follow": True}),
+        ("logs --rank=2 r1", "logs", {"run": "r1", "rank": "2"}),
+        ("--hosts a logs --rank 2 r1", "logs", {"run": "r1", "rank": "2", "hosts": "a"}),
+        ("train -H a src/train", "train", {"script": "src/train", "hosts": "a"}),
+        ("-H a train --hosts a x.py", "train", {"script": "x.py", "hosts": "a"}),
+        ("train digits --detach", "train", {"job": "digits", "detach": True}),
+        ("train train", "train", {"job": "train"}),
+        ("train status", "train", {"job": "status"}),
+        ("train --script a.py smoke", "train", {"script": "a.py", "job": "smoke"}),
+        ("train --min a=1 --min b=2", "train", {"min": ["a=1", "b=2"]}),
+        ("train --args=--lr", "train", {"args": "--lr"}),
+        ("train --args --lr x.py", "train", {"script": "x.py", "args": "--lr"}),
+        ("train --sagemaker x.py", "train", {"script": "x.py", "sagemaker": "2"}),
+        ("train --sagemaker 3 x.py", "train", {"script": "x.py", "sagemaker": "3"}),
+        ("train --sagemaker=3 x.py", "train", {"script": "x.py", "sagemaker": "3"}),
+        ("train x.py --sagemaker", "train", {"script": "x.py", "sagemaker": "2"}),
+        ("exec nvidia-smi", "exec", {"cmd": "nvidia-smi"}),
+        ("exec --hosts a -- ls -l", "exec", {"cmd": "ls -l", "hosts": "a"}),
+        ("exec -- 'ls -l'", "exec", {"cmd": "'ls -l'"}),
+        ("data list s3://b", "data-list", {"uri": "s3://b"}),
+        ("data push runs s3://b", "data-push", {"folder": "runs", "uri": "s3://b"}),
+        ("data-push data push", "data-push", {"folder": "data", "uri": "push"}),
+        ("--debug data push data push", "data-push", {"folder": "data", "uri": "push"}),
+        ("predict status --file x", "predict", {"name": "status", "file": "x"}),
+        ("report r1,r2", "report", {"runs": "r1,r2"}),
     ],
 )
-def test_the_first_argument_of_a_task_needs_no_name(words: str, understood: str) -> None:
-    named = arguments.name_first_arguments(words.split(), TASKS, {"-H", "--hosts"})
-    assert named == understood.split()
-
-
-@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-def test_the_option_of_a_first_argument_exists(task: GroupTask) -> None:
-    assert {*task.first} <= {one.flag for one in task.options()}
-    assert task.group in GROUPS
+def test_values_need_no_names_and_options_any_order(
+    words: str, task: str, understood: dict[str, object]
+) -> None:
+    own, _, after = words.partition(" -- ")
+    line = read(own.split(), TASKS, [after] if "'" in after else after.split())
+    assert line.task is TASKS[task]
+    assert {name: text for name, text in line.texts.items() if text} == understood
 
 
 @pytest.mark.parametrize(
-    ("words", "understood"),
+    ("words", "rule", "unknown"),
     [
-        (["data", "push", "folder", "s3://b"], ["data-push", "folder", "s3://b"]),
-        (["data", "list"], ["data-list"]),
-        (["data-push", "data", "push"], ["data-push", "data", "push"]),
-        (["train", "--script", "data", "push"], ["train", "--script", "data", "push"]),
-        (["train", "--data", "push"], ["train", "--data", "push"]),
-        (["--data", "push"], ["--data", "push"]),
-        ([], []),
+        ("trian", "has no task trian", "trian"),
+        ("train --bogus", "fab train has no option --bogus", "--bogus"),
+        ("--bogus train", "fab has no option --bogus", "--bogus"),
+        ("--preset x train", "fab has no option --preset", "--preset"),
+        ("--bogus", "fab has no option --bogus", "--bogus"),
+        ("train --bogus=1", "fab train has no option --bogus", "--bogus"),
+        ("attach --run r1 r2", "fab attach does not take r2", "r2"),
+        ("attach r1 r2", "fab attach does not take r2", "r2"),
+        ("bootstrap train", "fab bootstrap does not take train", "train"),
+        ("train --hosts", "expected one argument", ""),
+        ("train --min", "expected one argument", ""),
+        ("train --min --preset x", "expected one argument", ""),
+        ("train --detach=yes", "'yes'", ""),
+        ("-H a train --hosts b", "--hosts is given twice, with different values", ""),
+        ("train --preset a --preset b", "--preset is given twice", ""),
+        ("data push", "fab data push needs FOLDER and URI", ""),
+        ("data push x", "fab data push needs URI", ""),
+        ("data", "fab data takes push, list, shard or index", ""),
+        ("data pull", "fab data takes push, list, shard or index, not 'pull'", ""),
+        ("data --stack", "fab data takes push, list, shard or index, not '--stack'", ""),
     ],
 )
-def test_the_name_of_a_task_may_be_two_arguments(words: list[str], understood: list[str]) -> None:
-    assert arguments.join_task_names(words, TASKS) == understood
+def test_what_no_task_takes_is_refused(words: str, rule: str, unknown: str) -> None:
+    with pytest.raises(Wrong) as wrong:
+        read(words.split(), TASKS)
+    assert rule in str(wrong.value) and wrong.value.unknown == unknown
 
 
-@pytest.mark.parametrize("words", [["data"], ["data", "pull"], ["data", "--stack"], ["data", ""]])
-def test_a_wrong_second_part_of_a_name_is_answered_with_the_choices(words: list[str]) -> None:
-    with pytest.raises(Exit, match="fab data takes push, list, shard or index") as refused:
-        arguments.join_task_names(words, TASKS)
-    assert refused.value.code == 2
-    assert len(words) == 1 or f"not {words[1]!r}\n" in str(refused.value)
+def test_hosts_are_refused_where_a_task_takes_none() -> None:
+    with pytest.raises(UsageError, match="fab demo takes no hosts"):
+        read(["-H", "a", "demo"], TASKS)
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_the_option_of_a_first_argument_exists(task: Task) -> None:
+    assert {*task.first} <= {one.flag for one in task.options()}
+    assert task.group in GROUPS

@@ -6,9 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fabric.main
 import pytest
-from fabric.main import make_program
 from places import ROOT
 from standins.forks import forked_fab
 
@@ -82,18 +80,6 @@ def test_a_bare_command_names_the_runs_of_other_folders_and_goes_on(
     assert "also ends" not in forked_fab(mine, task).stdout, "r0 is of this folder"
 
 
-def test_the_program_of_fabric_itself_runs_no_task_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`python -m fabric --dry teardown`: it would tear down."""
-    fabrics = make_program()
-    monkeypatch.setattr(fabric.main, "program", fabrics)
-    monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
-    with pytest.raises(SystemExit) as end:
-        fabrics.run(["fab", "--search-root", str(ROOT), "--dry", "teardown", "--stack", "none"])
-    assert end.value.code == 2 and "Fabric's own" in capsys.readouterr().err
-
-
 def test_the_debug_log_is_without_the_configuration_of_fabric(tmp_path: Path, home: Path) -> None:
     """It may have passwords; a fabfile of the project has the debug log of Invoke."""
     (home / ".fabric.yaml").write_text("connect_kwargs: {password: hunter2}\n")
@@ -120,14 +106,13 @@ def test_f_after_logs_follows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        ("-D x train", "an option needs a number"),
-        ("-T x train", "an option needs a number"),
-        ("--list-format x --list", "--list-format x: one of flat, nested, json"),
-        ("--print-completion-script tcsh", "options are: bash, fish, zsh"),
-        ("-H", "needed value"),
+        ("--list-format x --list", "--list-format: 'x'"),
+        ("--print-completion-script tcsh", "--print-completion-script: 'tcsh'"),
+        ("-H", "expected one argument"),
+        ("train --echo", "fab train has no option --echo\n  next: fab --help train"),
         ("-- ls", "no task is named\n  next: fab exec --hosts a,b --cmd 'nvidia-smi -L'"),
         ("-H 127.0.0.1:9 -- ls", "no task is named\n  next: fab exec"),
-        (f"--config {'9' * 400} plan", "--config: this option of Fabric has no effect"),
+        (f"--config {'9' * 400} plan", "fab has no option --config\n  next: fab --help\n"),
     ],
 )
 def test_a_wrong_core_option_is_an_error_of_the_user(

@@ -24,10 +24,6 @@ RUN_ID = {"run_id"}
 
 # The others that need no quotes: {file: {expression: why}}.
 ALLOWED: dict[str, dict[str, str]] = {
-    "cli/command_line/arguments.py": {
-        "choice": "a part of the name of a task",
-        "first": "as choice",
-    },
     "clouds/gcp/gcs.py": {"self.url": "gs:// and the name of a bucket that answered"},
     "workflows/prune.py": {"' '.join(old)": "ids that match RUN_ID"},
 }

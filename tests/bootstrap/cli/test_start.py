@@ -29,7 +29,8 @@ from railhead.__main__ import main
 try:
     main()
 except SystemExit:
-    end()
+    pass
+end()
 """
 
 # They decide about bytecode, or are loaded with the fabfile: some lines each.

@@ -25,31 +25,37 @@ from railhead.documents.agent.files import TextFile
 
 PLAIN: Any = {"env": {}, "cwd": "/", "stdin": subprocess.DEVNULL}
 FABFILE = """
-from invoke import task
-from bootstrap.cli import executor
-from bootstrap.cli.executor import report_errors
+from bootstrap.cli.fabric_tasks import collection
+from bootstrap.cli.task import task
 from bootstrap.console import log
 from bootstrap.errors import UsageError
+from dataclasses import dataclass
+from railhead.documents.options.option import option
 
 
+@dataclass(frozen=True)
+class Options:
+    cmd: str = option("true", "a command")
+    env: dict[str, str] = option({}, "variables")
 
-@task(iterable=["env"])
-@report_errors
-def status(c, cmd="true", env=None):
-    log.run(["sh", "-c", cmd], env={}, cwd="/")
+
+@task("Hosts")
+def status(given: Options):
+    log.run(["sh", "-c", given.cmd], env={}, cwd="/")
 
 
-@task
-@report_errors
-def train(c, cmd="true"):
-    log.run(["sh", "-c", cmd], env={}, cwd="/")
+@task("Train")
+def train(given: Options):
+    log.run(["sh", "-c", given.cmd], env={}, cwd="/")
     raise ZeroDivisionError("ours")
 
 
-@task
-@report_errors
-def plan(c):
+@task("Hosts")
+def plan():
     raise UsageError("a rule")
+
+
+ns = collection([status, train, plan])
 """
 Fab = Callable[..., Done]
 

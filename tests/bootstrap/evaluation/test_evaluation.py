@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoke.exceptions import Exit
 from samples.forks import copy_with_a_model
 from standins.options import program
 from standins.runs.run_documents import record_run, run_document, settings_of
@@ -19,6 +18,7 @@ from standins.runs.supervised_run import hashed, says
 
 import railhead
 from bootstrap.cli import result_tasks
+from bootstrap.cli.running import Exit
 from bootstrap.errors import BelowThreshold, RailheadError, UsageError
 from bootstrap.evaluation import here
 from bootstrap.evaluation.request import read_evaluation
@@ -256,20 +256,18 @@ def test_what_a_script_has_reported_is_judged_without_running_it(
     recorded(project, program(script="train.py"))
     results = project / "results/r1"
     with pytest.raises(Exit, match="run r1 has no results here"):
-        result_tasks.evaluate.body(None, run="r1")
+        result_tasks.evaluate(run="r1")
     (results / "metrics.jsonl").write_text('{"kind": "epoch", "val_accuracy": 1}\n')
     with pytest.raises(Exit, match="run r1 reported no evaluation"):
-        result_tasks.evaluate.body(None, run="r1", min=["accuracy=0.9"])
+        result_tasks.evaluate(run="r1", min=["accuracy=0.9"])
     (results / "metrics.jsonl").write_text(EVALUATED)
     (results / "evaluation.json").write_text('{"accuracy": 0.96, "passed": false, "failed": ["x"]}')
-    result_tasks.evaluate.body(
-        None, run="r1", min=["accuracy=0.96", "f1=0.7"], max=["accuracy=0.97"]
-    )
+    result_tasks.evaluate(run="r1", min=["accuracy=0.96", "f1=0.7"], max=["accuracy=0.97"])
     assert "evaluation  accuracy 0.960" in capsys.readouterr().out
     run = railhead.Run("r1")
     assert run.evaluate(minimum={"accuracy": 0.96})["passed"] is True
     with pytest.raises(Exit) as below:
-        result_tasks.evaluate.body(None, run="r1", min=["accuracy=0.97"])
+        result_tasks.evaluate(run="r1", min=["accuracy=0.97"])
     assert below.value.code == 3
     with pytest.raises(railhead.BelowThreshold, match="accuracy 0.96 is below --min accuracy=0.97"):
         run.evaluate(minimum={"accuracy": 0.97})
@@ -282,7 +280,7 @@ def test_what_a_script_has_reported_is_judged_without_running_it(
     ):  # the report may be of another one
         run.evaluate(model="model.keras")
     with pytest.raises(Exit, match="name a script that evaluates"):
-        result_tasks.evaluate.body(None, run="r1", model="model.keras")
+        result_tasks.evaluate(run="r1", model="model.keras")
     assert not (results / "evaluations/r1").exists()
 
 
@@ -308,7 +306,7 @@ def test_a_gate_ends_with_accuracy_cost_and_carbon_in_one_table(
         result = {"state": "succeeded", "seconds": 1800.0, "carbon": carbon}
         (results / "result.json").write_text(json.dumps(result))
         try:
-            result_tasks.evaluate.body(None, run="r1", min=[f"accuracy={least}"])
+            result_tasks.evaluate(run="r1", min=[f"accuracy={least}"])
         except Exit as missed:
             assert missed.code == 3 and least == "0.97"
         accuracy, _, cost, last = capsys.readouterr().out.splitlines()[-4:]

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from invoke import Context
 from places import ROOT
 from standins.options import program
 from standins.runs.run_documents import record_run, run_document
@@ -271,7 +270,7 @@ def test_a_sweep_gives_its_trials_and_the_task_finds_them_ended(
     assert hosts.retries == [3, 3], "as with train"
     capsys.readouterr()
     task: Any = result_tasks.sweep
-    task.body(Context(), hosts="h1,h2", set=("learning_rate=0.1,0.5",), preset="digits")
+    task(hosts="h1,h2", set=("learning_rate=0.1,0.5",), preset="digits")
     assert len(hosts.started) == 2 and str(sweep.page) in capsys.readouterr().out
 
 
@@ -303,7 +302,7 @@ def test_runs_are_those_of_the_task(hosts: Runs, capsys: pytest.CaptureFixture[s
     railhead.Cluster("h1,h2").sweep({"learning_rate": [0.1, 0.5]}, preset="digits")
     capsys.readouterr()
     task: Any = result_tasks.runs
-    task.body(Context(), json=True)
+    task(json=True)
     assert railhead.runs() == json.loads(capsys.readouterr().out)
     assert [run["run_id"] for run in railhead.runs("time")] == hosts.started[::-1]
     with pytest.raises(railhead.UsageError):

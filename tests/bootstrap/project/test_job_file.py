@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoke import Parser, Task
 from places import CASES, ROOT
-from standins.forks import forked_fab
 
 import railhead
-from bootstrap.cli import generate, result_tasks, tasks
-from bootstrap.cli.collection import ns
-from bootstrap.cli.command_line.arguments import name_first_arguments
-from bootstrap.cli.task import GroupTask, values_of
+from bootstrap.cli import generate, tasks
+from bootstrap.cli.collection import TASKS
+from bootstrap.cli.command_line.arguments import read
+from bootstrap.cli.task import values_of
 from bootstrap.errors import UsageError
 from bootstrap.project import job_file
 from bootstrap.workflows.train import train_options
@@ -41,15 +39,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-TASKS = {name: ns[name] for name in ns.task_names}
-
-
-def typed(command: str, task: Task[Any] = tasks.train) -> dict[str, Any]:
+def typed(command: str) -> dict[str, Any]:
     """The groups of options of a command, as the task receives them."""
-    parser = Parser(contexts=ns.to_contexts())
-    (context,) = parser.parse_argv(name_first_arguments(shlex.split(command), TASKS))
-    assert isinstance(task, GroupTask)
-    return values_of(task.parts, context.as_kwargs)
+    line = read(shlex.split(command), TASKS)
+    assert line.task
+    return values_of(line.task.parts, line.texts)
 
 
 def lines_of(file: Path) -> Iterator[str]:
@@ -111,9 +105,9 @@ WRONG = {
 @pytest.mark.parametrize("line", WRONG)
 def test_a_wrong_key_or_value_is_refused(line: str, folder: Path) -> None:
     (folder / "railhead.toml").write_text(f"[one]\n{line}\n")
-    for task in (tasks.train, tasks.plan, result_tasks.sweep):
+    for task in (tasks.train, tasks.plan):
         with pytest.raises(UsageError) as caught:
-            typed(f"{task.name} one", task)
+            typed(f"{task.name} one")
         assert WRONG[line] in caught.value.message
 
 
@@ -155,7 +149,7 @@ def test_a_sweep_has_its_fixed_settings_from_the_job(folder: Path) -> None:
     (folder / "railhead.toml").write_text(
         "[one]\npreset = 'digits'\nset = {epochs = 3, seed = 1, units = '8,4'}\nretries = 1\n"
     )
-    values = typed("sweep one --set epochs=1,2", result_tasks.sweep)
+    values = typed("sweep one --set epochs=1,2")
     assert values["trials"].values == {"epochs": ("1", "2"), "seed": ("1",), "units": ("8,4",)}
     assert values["program"].preset == "digits"
 
@@ -176,7 +170,7 @@ def test_a_plan_shows_where_each_value_comes_from(folder: Path) -> None:
         "  retries = 0   # railhead.toml",
         "  all other options: their defaults",
     ]
-    of_plan = typed("plan one --runtime tf2.21", tasks.plan)
+    of_plan = typed("plan one --runtime tf2.21")
     assert list(job_file.describe(chosen, *of_plan.values()))[1:-1] == [
         '  stack = "gpu"   # railhead.toml',
         '  set = {epochs = "3", seed = "1"}   # railhead.toml',
@@ -187,7 +181,6 @@ def test_a_plan_shows_where_each_value_comes_from(folder: Path) -> None:
 
 def test_a_job_may_have_each_option_of_train_but_the_run_that_it_continues() -> None:
     own = {one.name for one in options_in(JobOptions)}
-    assert isinstance(tasks.train, GroupTask)
     assert {one.flag for one in tasks.train.options()} == {*keys(), *own, "resume", "json"}
 
 
@@ -220,17 +213,6 @@ def test_the_first_argument_of_train_is_a_job_or_a_script(folder: Path) -> None:
     assert typed("train ./digits")["program"].script == "./digits"
 
 
-def test_a_name_that_a_task_has_is_typed_with_the_option(folder: Path) -> None:
+def test_a_job_may_have_the_name_of_a_task(folder: Path) -> None:
     (folder / "railhead.toml").write_text("[demo]\npreset = 'digits'\n")
-    (folder / "mine.toml").write_text("[train]\npreset = 'digits'\n")
-    for words, job in (
-        ("train --hosts 127.0.0.1:9 demo", "train --job demo"),
-        ("plan train --file mine.toml", "plan --job train"),
-    ):
-        done = forked_fab(folder, *words.split())
-        assert done.returncode == 2 and f"next: fab {job}\n" in done.stderr
-    assert "train demo" not in forked_fab(folder, "plan", "--job", "demo").stderr
-    for name, code in (("plan", 2), ("train", 0), ("mine", 0)):
-        saved = ("train", "--script", "train.py", "--save", "railhead.toml", "--job", name)
-        assert forked_fab(folder, *saved).returncode == code
-    assert job_file.names(Path("railhead.toml")) == ["demo", "train", "mine"]
+    assert typed("train demo")["program"].preset == "digits"

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from invoke.exceptions import Exit
 from standins import registered_cloud
 from standins.options import typed
 from standins.runs.run_documents import record_run, run_document, run_json
 
 from bootstrap.cli import serving_tasks
+from bootstrap.cli.running import Exit
 from bootstrap.cli.targets import Target
 from bootstrap.clouds.base import Deadline, InstanceState
 from bootstrap.errors import FAILED, RailheadError, UsageError
@@ -294,7 +294,7 @@ def test_a_notebook_that_cannot_open_starts_no_machine(monkeypatch: pytest.Monke
     assert "is already on h2 of other" in refused_before_the_start(monkeypatch, opened)
     monkeypatch.setattr(Target, "status", lambda _: pytest.fail("the stack was read"))
     with pytest.raises(Exit, match="run 'typo' is not recorded here"):
-        serving_tasks.notebook.body(None, run="typo")
+        serving_tasks.notebook(run="typo")
 
 
 class ArmedCloud:
@@ -385,7 +385,7 @@ def place(session: Any = None, home: str = "/h", deadline: Deadline | None = Non
 
 def test_without_hosts_only_recorded_endpoints_are_known() -> None:
     with pytest.raises(Exit, match="no endpoint 'm' is deployed\n"):
-        serving_tasks.undeploy.body(None, name="m")
+        serving_tasks.undeploy(name="m")
 
 
 def test_without_a_timer_any_time_to_live_is_allowed() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoke.exceptions import Exit
 
 from bootstrap.cli import serving_tasks, status, tasks
+from bootstrap.cli.running import Exit
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import local_state
@@ -168,10 +168,10 @@ def test_an_endpoint_of_another_computer_is_shown_and_ended_by_its_hosts(
         f"endpoint m on h1 of {elsewhere.name}, port 8501: ended: over" in capsys.readouterr().out
     )
     with pytest.raises(Exit, match=f"no endpoint 'x' is deployed on h1 of {elsewhere.name}"):
-        serving_tasks.undeploy.body(None, name="x")
+        serving_tasks.undeploy(name="x")
     mine = Deployed("m", "other", "h2", 8501, None)
     records.save(mine)
-    serving_tasks.undeploy.body(None, name="m", hosts="h1")
+    serving_tasks.undeploy(name="m", hosts="h1")
     assert "had already ended; no process left" in capsys.readouterr().out
     assert not (home / ".railhead/endpoints/m").exists()
     assert records.find("m") == mine, "one of this name at another place stays recorded"
@@ -182,17 +182,17 @@ def test_the_log_of_an_endpoint_is_printed(
 ) -> None:
     logs = home / ".railhead/endpoints/m/logs"
     with pytest.raises(Exit, match="endpoint m has no log yet\n  next: fab status --hosts h1"):
-        tasks.logs.body(None, hosts="h1", endpoint="m")
+        tasks.logs(hosts="h1", endpoint="m")
     logs.mkdir()
     (logs / "server.log").write_text("loads version 1\n\x1b[31mserves\n")
-    tasks.logs.body(None, hosts="h1", endpoint="m")
+    tasks.logs(hosts="h1", endpoint="m")
     out = capsys.readouterr().out
     assert "loads version 1\n" in out and "serves\n" in out and "\x1b" not in out
     (logs / "server.log.1").write_text("older\n")
-    tasks.logs.body(None, hosts="h1", endpoint="m")
+    tasks.logs(hosts="h1", endpoint="m")
     assert "older\nloads version 1\n" in capsys.readouterr().out
     with pytest.raises(Exit, match="--endpoint cannot be used with"):
-        tasks.logs.body(None, hosts="h1", endpoint="m", follow=True)
+        tasks.logs(hosts="h1", endpoint="m", follow=True)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_an_endpoint_of_another_computer_is_checked(
     file.write_text(json.dumps({**DOCUMENT, **change}))
     (home / ".railhead/endpoints/\x1b[31m").mkdir()
     with pytest.raises(Exit, match="an endpoint.json of m that is not valid"):
-        serving_tasks.undeploy.body(None, name="m")
+        serving_tasks.undeploy(name="m")
     status.show(ClusterStatus(elsewhere, {}, "hosts"), None)
     shown = capsys.readouterr().out
     assert "an endpoint.json of m that is not valid" in shown and "\x1b" not in shown

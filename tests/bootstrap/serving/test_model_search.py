@@ -15,9 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from invoke.exceptions import Exit
 
 from bootstrap.cli import serving_tasks
+from bootstrap.cli.running import Exit
 from bootstrap.errors import Command, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.model_files import H5, KERAS, SAVED_MODEL, ModelSearch
@@ -258,13 +258,13 @@ def test_a_saved_model_of_a_run_is_loaded_here_only_with_consent(
         keras_file(results / "model.keras", "3.15.1")
     trusted = answer == "--trust-model"
     with pytest.raises(Exit, match=message) as refused:
-        serving_tasks.deploy.body(None, run="r1", name="m", here=True, trust_model=trusted)
+        serving_tasks.deploy(run="r1", name="m", here=True, trust_model=trusted)
     assert refused.value.code == 2
 
 
 def test_trust_is_refused_where_it_means_nothing() -> None:
     with pytest.raises(Exit, match="--trust-model is for --here"):
-        serving_tasks.deploy.body(None, run="r1", trust_model=True)
+        serving_tasks.deploy(run="r1", trust_model=True)
 
 
 class Terminal(io.StringIO):

@@ -21,12 +21,11 @@ from typing import Any
 import pytest
 from fuzz import chief, sandbox
 from fuzz.sandbox import Sandbox
-from invoke import Collection
 from standins.options import program
 from standins.runs.run_documents import HOST
 
 import bootstrap
-import fabfile
+from bootstrap.cli.collection import TASKS
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, parse_hosts
 from bootstrap.runs.request import record_of
@@ -123,11 +122,6 @@ class Connection(chief.Connection):
 KINDS: dict[str, type[Channel]] = {"silent": Silent, "endless": Endless, "wrong": Wrong}
 
 
-def tasks() -> set[str]:
-    """The names in `fab --list`."""
-    return {name.replace("_", "-") for name in Collection.from_module(fabfile).task_names}
-
-
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sandbox]:
     """Two hosts with a run that has ended, and the records of it here."""
@@ -172,7 +166,7 @@ def reach(box: Sandbox, kind: type[Channel]) -> None:
 
 
 def test_the_exceptions_are_tasks() -> None:
-    assert tasks() >= WITHOUT | {*OPTIONS} | {*PARTS}
+    assert {*TASKS} >= WITHOUT | {*OPTIONS} | {*PARTS}
 
 
 def cases() -> list[tuple[str, str]]:
@@ -180,7 +174,7 @@ def cases() -> list[tuple[str, str]]:
     which both end the greeting: with both of them where a good host has its part."""
     draw = random.Random(SEED)
     found = []
-    for name in sorted(tasks() - WITHOUT):
+    for name in sorted({*TASKS} - WITHOUT):
         drawn = draw.choice(("silent", "endless"))
         kinds = KINDS if name in PARTS else ("wrong", drawn)
         found += [(name, kind) for kind in kinds]

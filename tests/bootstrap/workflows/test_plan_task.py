@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from hosts.operator import Cluster, Operator
-from invoke import Config, Context, Exit
 
 from bootstrap.cli import tasks
+from bootstrap.cli.running import RUNNING, Exit
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Inventory, parse_hosts
 from bootstrap.plan.cluster import Options, SurveyedCluster
@@ -42,10 +42,10 @@ def test_stdout_holds_the_plan_alone(
     hosts: str, task: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if task is tasks.plan:
-        task.body(Context(), hosts=hosts, json=True)
+        task(hosts=hosts, json=True)
     else:
         with pytest.raises(Exit, match="uv for the hosts could not be fetched"):
-            task.body(Context(), hosts=hosts, json=True)
+            task(hosts=hosts, json=True)
     output = capsys.readouterr()
     document = json.loads(output.out)
     assert output.out.count("\n") == 1
@@ -65,7 +65,7 @@ def planned() -> dict[str, str]:
 def text_of_plan(hosts: str, planned: dict[str, str], capsys: pytest.CaptureFixture[str]) -> str:
     """What `fab plan` prints for people: all of it on stdout."""
     if hosts not in planned:
-        tasks.plan.body(Context(), hosts=hosts)
+        tasks.plan(hosts=hosts)
         output = capsys.readouterr()
         assert output.err == "" and output.out.endswith("nothing was changed\n")
         planned[hosts] = output.out
@@ -81,10 +81,12 @@ def test_with_dry_the_plan_is_printed_for_people_and_the_hosts_stay_bare(
     planned: dict[str, str],
     task: Any,
     options: Any,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     expected = text_of_plan(hosts, planned, capsys)
-    task.body(Context(Config(overrides={"run": {"dry": True}})), hosts=hosts, **options)
+    monkeypatch.setattr(RUNNING, "dry", True)
+    task(hosts=hosts, **options)
     assert capsys.readouterr().out == expected
     assert not list(home.glob(".railhead/clusters/*/runs"))
 

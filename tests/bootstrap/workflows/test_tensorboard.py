@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoke import Context, Exit
 from places import CASES, ROOT
 
 from bootstrap.cli import tasks
+from bootstrap.cli.running import Exit
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
@@ -250,7 +250,7 @@ def test_a_run_without_events_is_refused(tmp_path: Path) -> None:
     (results / "result.json").write_text('{"state": "succeeded"}')
     recorded(results)
     with pytest.raises(Exit, match="run r1 has no TensorBoard events and no metrics") as refused:
-        tasks.tensorboard.body(Context())
+        tasks.tensorboard()
     assert refused.value.code == 2
 
 

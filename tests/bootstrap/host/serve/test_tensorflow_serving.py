@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import Done, Operator, wait_until
-from invoke.exceptions import Exit
 from places import TESTS
 from standins.stores.servers import free_port
 from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.cli import serving_tasks
+from bootstrap.cli.running import Exit
 from bootstrap.host.serve.endpoint import health_of
 from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.serving import tensorflow_serving
@@ -230,7 +230,7 @@ def test_deploy_uses_the_program_of_this_machine(operator: Operator, own_network
 def refusal(**options: Any) -> str:
     """The message, and the command that comes next, of a deploy that is refused."""
     with pytest.raises(Exit) as refused:
-        serving_tasks.deploy.body(None, here=True, trust_model=True, name="m", **options)
+        serving_tasks.deploy(here=True, trust_model=True, name="m", **options)
     assert refused.value.code == 2
     return str(refused.value.message)
 

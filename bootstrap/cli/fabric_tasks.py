@@ -1,0 +1,88 @@
+"""Our tasks as those of Fabric, for a fabfile: its `fab` lists and runs them, with Invoke's plain
+help and messages."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import invoke
+from fabric import Connection, Executor
+
+from railhead.documents.options.option import Option
+from railhead.installation import PROGRAM
+
+from ..errors import USAGE
+from .collection import TASKS
+from .running import RUNNING, Exit
+from .task import Task, help_text, parameter, repeats
+
+
+class FabricTask(invoke.Task[Any]):
+    """One of our tasks."""
+
+    def __init__(self, task: Task) -> None:
+        def body(c: invoke.Context, **texts: Any) -> None:
+            if isinstance(c, Connection):
+                message = f"one run uses all hosts: {PROGRAM} {task.typed} --hosts a,b"
+                raise invoke.Exit(message, USAGE)
+            # With --debug, botocore would print its signed requests.
+            logging.getLogger().setLevel(logging.WARNING)
+            RUNNING.tasks, RUNNING.dry = TASKS, c.config.run.dry
+            try:
+                task(**texts)
+            except Exit as end:
+                raise invoke.Exit(end.message, end.code) from None
+
+        options = sorted(task.options(), key=lambda one: not one.required)  # as Python wants it
+        body.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [_parameter("c"), *(_parameter(parameter(one), _default(one)) for one in options)]
+        )
+        body.__doc__ = task.about
+        self.of_railhead = task
+        super().__init__(
+            body,
+            name=task.name,
+            positional=[parameter(one) for one in options if one.rule.positional],
+            iterable=[parameter(one) for one in options if repeats(one)],
+            help={one.flag: help_text(one) for one in options},
+            auto_shortflags=False,
+        )
+
+
+class ClusterExecutor(Executor):  # type: ignore[misc]
+    """Runs our tasks once for all hosts of Fabric's `--hosts`; fabric.yaml names it."""
+
+    def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[invoke.Call]:
+        """One call for each of our tasks, with the hosts as its argument; others as Fabric does."""
+        expanded: list[invoke.Call] = []
+        for one in calls:
+            call = invoke.Call(one) if isinstance(one, invoke.Task) else one
+            ours, hosts = isinstance(call.task, FabricTask), self.core[0].args.hosts.value
+            if ours and self.core.remainder:  # Fabric would run it, and accept any host key
+                raise invoke.Exit("our tasks take nothing after --", USAGE)
+            if ours and hosts:
+                call.kwargs = {**call.kwargs, "hosts": hosts}
+            expanded += [call] if ours else super().expand_calls([one], apply_hosts)
+        return expanded
+
+
+def collection(tasks: Iterable[Task]) -> invoke.Collection:
+    """The tasks as a collection of Invoke."""
+    found = invoke.Collection()
+    for task in tasks:
+        found.add_task(FabricTask(task))
+    return found
+
+
+def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
+
+
+def _default(one: Option) -> Any:
+    """The default that Invoke sees: the value's type is decided by the group."""
+    if one.required:
+        return inspect.Parameter.empty
+    return False if one.kind == "flag" else None
