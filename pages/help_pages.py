@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line import help
+from bootstrap.cli.program import TASKS
 
 from .marked import ROOT
 

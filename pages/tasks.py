@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import Any
 
-from bootstrap.cli.collection import TASKS
+from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import GROUPS, Part, Task, page_of
 from bootstrap.errors import EXIT_CODES
 from bootstrap.facts.xid import REPLACE, RESET, XIDS

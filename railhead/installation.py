@@ -12,10 +12,6 @@ PROJECT = Path(__file__).parent / "project"  # the files of a project
 IS_WHEEL = (Path(__file__).parent / "bootstrap").is_dir()
 PREFIX = "railhead." if IS_WHEEL else ""  # before the names of the three packages
 PROGRAM = "railhead" if IS_WHEEL else "fab"
-FABRICS = (  # Fabric's own `fab` runs a task once per host, and ignores --dry
-    f"{PROGRAM}: this one is Fabric's own: type "
-    + ("railhead in place of fab" if IS_WHEEL else ".venv/bin/fab of the clone")
-)
 DOCS = str(Path(__file__).parent / "docs") if IS_WHEEL else "docs"
 ADD_STACKS = (
     f"{shlex.quote(sys.executable)} -m pip install '{DISTRIBUTION}[stacks]'"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 before = sys.dont_write_bytecode  # as Invoke has set it for the fabfile
 keep()
 _fabrics: Any = import_module(f"{PREFIX}bootstrap.cli.fabric_tasks")
-ns: Collection = _fabrics.collection(_fabrics.TASKS.values())
+_ours: Any = import_module(f"{PREFIX}bootstrap.cli.program")
+ns: Collection = _fabrics.collection(_ours.TASKS)
 ClusterExecutor = _fabrics.ClusterExecutor  # for fabric.yaml: one run for all hosts
 sys.dont_write_bytecode = before

@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from bootstrap.provision.uv import ENVIRONMENT  # noqa: E402
 
 UV = Path(sys.executable).parent / "uv"
 TABLES = {"arguments": "optimizer_arguments.py", "counts": "counted_samples.py"}
+PART = 10  # cases that two ranks train: within the time of run_together
 # Keras 3.12 is the last one for Python 3.10.
 SEEDS = [*itertools.product((1, 2), ("tf2.18-cpu", "tf2.21-cpu"), ("3.10", "3.12"))]
 
@@ -70,22 +72,31 @@ def unequal(python: str, program: str) -> list[str]:
     environment = {name: text for name, text in os.environ.items() if name != "TF_CONFIG"}
     environment |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}", "CUDA_VISIBLE_DEVICES": "-1"}
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
-    with tempfile.TemporaryDirectory() as folder:
-        command = [python, str(TESTS / "samples" / program)]
-        started: list[Command] = [([*command, "alone", folder], {})]
-        started += [([*command, "rank", folder], one) for one in tf_configs({"worker": 2})]
-        output = run_together(started, Path(folder), environment)
-        names = ("alone", "0", "1")
-        files = [Path(folder, f"{name}.json") for name in names]
-        if missing := [name for name, file in zip(names, files, strict=True) if not file.exists()]:
-            return [f"{', '.join(missing)} ended: {output[-1][-3000:]}"]
-        alone, *ranks = (json.loads(file.read_text()) for file in files)
-    return [
-        f"{case}: {str(rank.get(case))[:200]}, not {str(expected)[:200]}"
-        for case, expected in alone.items()
-        for rank in ranks
-        if not same(rank.get(case), expected)
-    ]
+    command, lines = [python, str(TESTS / "samples" / program)], list[str]()
+
+    def left(started: Sequence[Command], *names: str) -> list[dict[str, Any]]:
+        """What the commands left, by case."""
+        with tempfile.TemporaryDirectory() as folder:
+            own = [([*words, folder, *names], more) for words, more in started]
+            output = run_together(own, Path(folder), environment)
+            files = [*Path(folder).glob("*.json")]
+            if len(files) < len(started):
+                raise SystemExit(f"a process ended: {output[-1][-3000:]}")
+            return [json.loads(file.read_text()) for file in files]
+
+    (alone,) = left([([*command, "alone"], {})])
+    cases = list(alone)
+    for at in range(0, len(cases), PART):
+        part = cases[at : at + PART]
+        ranks = left([([*command, "rank"], one) for one in tf_configs({"worker": 2})], *part)
+        lines += [
+            f"{case}: {str(rank.get(case))[:200]}, not {str(alone[case])[:200]}"
+            for case in part
+            for rank in ranks
+            if not same(rank.get(case), alone[case])
+        ]
+        print(f"{at + len(part)} of {len(cases)} cases, {len(lines)} differences", flush=True)
+    return lines
 
 
 def same(one: Any, other: Any) -> bool:

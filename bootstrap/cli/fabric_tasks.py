@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import invoke
@@ -15,7 +15,6 @@ from railhead.documents.options.option import Option
 from railhead.installation import PROGRAM
 
 from ..errors import USAGE
-from .collection import TASKS
 from .running import RUNNING, Exit
 from .task import Task, help_text, parameter, repeats
 
@@ -23,14 +22,14 @@ from .task import Task, help_text, parameter, repeats
 class FabricTask(invoke.Task[Any]):
     """One of our tasks."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, tasks: Mapping[str, Task]) -> None:
         def body(c: invoke.Context, **texts: Any) -> None:
             if isinstance(c, Connection):
                 message = f"one run uses all hosts: {PROGRAM} {task.typed} --hosts a,b"
                 raise invoke.Exit(message, USAGE)
             # With --debug, botocore would print its signed requests.
             logging.getLogger().setLevel(logging.WARNING)
-            RUNNING.tasks, RUNNING.dry = TASKS, c.config.run.dry
+            RUNNING.tasks, RUNNING.dry = tasks, c.config.run.dry
             try:
                 task(**texts)
             except Exit as end:
@@ -69,11 +68,11 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
         return expanded
 
 
-def collection(tasks: Iterable[Task]) -> invoke.Collection:
+def collection(tasks: Mapping[str, Task]) -> invoke.Collection:
     """The tasks as a collection of Invoke."""
     found = invoke.Collection()
-    for task in tasks:
-        found.add_task(FabricTask(task))
+    for task in tasks.values():
+        found.add_task(FabricTask(task, tasks))
     return found
 
 

@@ -29,8 +29,8 @@ from railhead.documents.options.option import only
 from ..console import log
 from ..console.output import confirm, json_output, print_lines
 from ..errors import Command
+from .groups import Hosts
 from .task import CLOUD, HOSTS, task
-from .tasks import Hosts
 
 
 @task(CLOUD, quiet=True)

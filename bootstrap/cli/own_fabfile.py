@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fabric import Config, __version__
@@ -16,25 +15,26 @@ from invoke import Task
 from railhead.bytecode import keep
 from railhead.ctrl_c import raise_again
 
-from . import program
 from .fabric_tasks import ClusterExecutor, FabricTask
 
 
-def run_with(folder: Path, words: Sequence[str]) -> None:
-    """Run a command line with the fabfile of a folder.
+def run_with(words: Sequence[str], run: Callable[..., None]) -> None:
+    """Run a command line that names the folder of a fabfile.
+
+    Args:
+        run: runs it where it is for our tasks, given those of the fabfile, and the first lines
+            about the user's.
 
     Raises:
         Exit, SystemExit: as the task ends.
     """
-    named = any(word.startswith(program.OTHER_TASKS) for word in words)
-    argv = ["fab", *([] if named else ["--search-root", str(folder)]), *words]
     fabric = _Fabric(
         name="Fabric", version=__version__, executor_class=ClusterExecutor, config_class=Config
     )
     try:
-        fabric.run(argv)
+        fabric.run(["fab", *words])
     except _Ours as ours:
-        program.run(words, ours.tasks, ours.others)
+        run(ours.tasks, ours.others)
 
 
 class _Ours(Exception):

@@ -18,7 +18,8 @@ from railhead.version import VERSION
 from ..console.output import error_as_json, printable
 from ..errors import INTERRUPTED, USAGE, Command, UsageError
 from ..inventory.files import RUN_ID, refuse_of_others
-from .collection import TASKS
+from . import machine_tasks, result_tasks, serving_tasks
+from . import tasks as run_tasks
 from .command_line import help
 from .command_line.arguments import Line, Wrong, read, with_joined_name
 from .running import RUNNING, Exit, error_output, output_closed
@@ -29,16 +30,20 @@ OWN_SSH = "RAILHEAD_SSH"  # for ssh/login/choice.py, which is not imported for e
 # The options that name another fabfile.
 OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
 HELP = ("-h", "--help")
+MODULES = (run_tasks, result_tasks, serving_tasks, machine_tasks)
+TASKS: Mapping[str, Task] = {
+    one.name: one for module in MODULES for one in vars(module).values() if isinstance(one, Task)
+}
 
 
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
     words = sys.argv[1:]
     try:
-        if fabfile := _fabfile(words, Path.cwd()):
+        if for_fabric := _for_fabric(words, Path.cwd()):
             from .own_fabfile import run_with
 
-            run_with(fabfile, words)
+            run_with(for_fabric, partial(run, _without_fabfile(words)))
         else:
             run(words, TASKS)
     except Exit as end:
@@ -107,7 +112,7 @@ def _understood(words: Sequence[str], after: Sequence[str], tasks: Mapping[str, 
 
 
 def _without_help(words: Sequence[str]) -> tuple[bool, Sequence[str]]:
-    """Whether help was asked for, and the other words: of `--help train`, `train -h` and
+    """Whether it is for help, and the other words: of `--help train`, `train -h` and
     `help train`."""
     others = [word for word in words if word not in HELP]
     for at in (0, -1):
@@ -161,9 +166,10 @@ def _versions() -> Iterator[str]:
     yield from (f"{name} {version(name.lower())}" for name in ("Fabric", "Paramiko", "Invoke"))
 
 
-def _fabfile(words: Sequence[str], folder: Path) -> Path | None:
-    """The folder of the user's own fabfile, which the words name, or which is here or above; None:
-    there is none. Not fetched results: hosts have written their files.
+def _for_fabric(words: Sequence[str], folder: Path) -> Sequence[str]:
+    """The command line with the folder of the user's own fabfile, which the words name, or which is
+    in `folder` or above; empty where there is none. Not fetched results: hosts have written their
+    files.
 
     Raises:
         UsageError: another user has written the fabfile, or can.
@@ -172,16 +178,28 @@ def _fabfile(words: Sequence[str], folder: Path) -> Path | None:
         lambda pair: _is_core(*pair), zip(words, ("", *words), strict=False)
     )
     if any(word.startswith(OTHER_TASKS) for word, _ in before):
-        return folder
+        return words
     places = (folder, *folder.parents)
     first = max(
         (n + 1 for n, place in enumerate(places) if RUN_ID.fullmatch(place.name)), default=0
     )
     chosen = next((place for place in places[first:] if _is_loaded(place / FILE)), None)
     if chosen is None:
-        return None
+        return ()
     refuse_of_others(chosen / FILE)
-    return None if _has_ours_alone(chosen / FILE) else chosen
+    return () if _has_ours_alone(chosen / FILE) else ["--search-root", str(chosen), *words]
+
+
+def _without_fabfile(words: Sequence[str]) -> list[str]:
+    """The words without the options that name a fabfile, which is known now."""
+    pairs = [*zip(words, ("", *words), strict=False)]
+    first = len([*itertools.takewhile(lambda pair: _is_core(*pair), pairs)])
+    left = [
+        word
+        for word, before in pairs[:first]
+        if not word.startswith(OTHER_TASKS) and before not in OTHER_TASKS
+    ]
+    return [*left, *words[first:]]
 
 
 def _has_ours_alone(fabfile: Path) -> bool:

@@ -21,8 +21,8 @@ from railhead.documents.options.runs import (
 )
 
 from ..console.output import json_output, print_lines
+from .groups import OfJob, WithSlots
 from .task import RESULTS, TRAIN, task
-from .tasks import OfJob, WithSlots
 
 # Of the program of each run in a series; a sweep has its settings from its values.
 SERIES = (

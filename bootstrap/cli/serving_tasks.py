@@ -15,8 +15,8 @@ from railhead.documents.options.serving import (
 )
 
 from ..console.output import json_output, print_lines
+from .groups import Hosts
 from .task import HOSTS, SERVE, task
-from .tasks import Hosts
 
 OTHERS = "for an endpoint that another computer deployed"
 OfEndpoint = Annotated[

@@ -32,27 +32,13 @@ from railhead.documents.options.runs import (
 )
 
 from ..console.output import json_output, note_output, noted_output, print_lines
+from .groups import Hosts, OfJob, OfRun, Packages, Prepared, WithSlots
 from .running import RUNNING
 from .task import HOSTS, RESULTS, TRAIN, task
 
 if TYPE_CHECKING:
     from ..inventory.hosts import Inventory
     from ..workflows.train import TrainOptions
-
-Hosts = Annotated[TargetOptions, only("hosts", "stack")]
-OfRun = Annotated[TargetOptions, only("hosts", "stack", "run")]
-WithSlots = Annotated[TargetOptions, only("hosts", "stack", "slots")]
-Packages = Annotated[ProgramOptions, only("requirements", "runtime")]
-Prepared = Annotated[
-    ProgramOptions,
-    only(
-        "requirements",
-        "runtime",
-        launcher="the launcher that the hosts are made ready for; only `horovod`, the default,"
-        " compiles something",
-    ),
-]
-OfJob = Annotated[JobOptions, only("job", "file")]
 
 
 @task(TRAIN, "script", "job", dry=True, quiet=True)

@@ -15,8 +15,8 @@ from typing import Any
 from places import CASES
 from standins.options import program
 
-from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line.arguments import CORE, flags_of
+from bootstrap.cli.program import TASKS
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import parse_hosts

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from standins.forks import FAB, FORKED, forked_fab, forks
 
-from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line.completion import SCRIPTS, candidates
+from bootstrap.cli.program import TASKS
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from railhead.documents.runs.run_record import RunRecord

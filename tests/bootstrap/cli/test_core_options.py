@@ -11,10 +11,10 @@ import pytest
 from places import ROOT
 from standins.forks import forked_fab
 
-from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line.arguments import CORE
 from bootstrap.cli.command_line.completion import SCRIPTS
 from bootstrap.cli.core_options import SHELLS
+from bootstrap.cli.program import TASKS
 
 CLOSED = "127.0.0.1:9"  # no sshd: a task that contacts it says so
 

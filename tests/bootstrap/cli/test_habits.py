@@ -15,8 +15,8 @@ import pytest
 from places import ROOT
 
 from bootstrap.cli import program
-from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line import answers, habits
+from bootstrap.cli.program import TASKS
 from bootstrap.cli.running import Exit
 from bootstrap.cli.task import CLOUD
 from bootstrap.errors import DONE, USAGE

@@ -13,7 +13,7 @@ import pytest
 from places import ROOT
 
 from bootstrap.cli import running
-from bootstrap.cli.collection import TASKS
+from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import parameter
 from bootstrap.errors import Command, Hint
 from bootstrap.inventory import local_state

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line.arguments import Wrong, read
+from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import GROUPS, Task
 from bootstrap.errors import UsageError
 from bootstrap.workflows.plan import ready_options

@@ -81,7 +81,7 @@ def attach():
     print(f"went on: {input()}")
 
 
-ns = collection([train, ssh_config, attach])
+ns = collection({one.name: one for one in (train, ssh_config, attach)})
 """
 SPACE = "  next: free some disk space, then: fab status   # shows the hosts and the run\n"
 OWNER = "   # whose it is; its folder too\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from standins.forks import forked_fab
 
-from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line.arguments import read
 from bootstrap.cli.command_line.help import EXAMPLES, task_page
+from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import values_of
 from bootstrap.plan.runtimes import ROWS
 from pages.help_pages import FOLDER, HELP, LIST

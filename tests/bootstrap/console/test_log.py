@@ -55,7 +55,7 @@ def plan():
     raise UsageError("a rule")
 
 
-ns = collection([status, train, plan])
+ns = collection({one.name: one for one in (status, train, plan)})
 """
 Fab = Callable[..., Done]
 

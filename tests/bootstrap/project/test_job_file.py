@@ -14,8 +14,8 @@ from places import CASES, ROOT
 
 import railhead
 from bootstrap.cli import generate, tasks
-from bootstrap.cli.collection import TASKS
 from bootstrap.cli.command_line.arguments import read
+from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import values_of
 from bootstrap.errors import UsageError
 from bootstrap.project import job_file

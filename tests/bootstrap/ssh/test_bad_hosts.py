@@ -25,7 +25,7 @@ from standins.options import program
 from standins.runs.run_documents import HOST
 
 import bootstrap
-from bootstrap.cli.collection import TASKS
+from bootstrap.cli.program import TASKS
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, parse_hosts
 from bootstrap.runs.request import record_of

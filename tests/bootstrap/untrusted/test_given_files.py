@@ -79,7 +79,7 @@ OPEN = {
     ),
     "what is installed with Railhead, or of the system": (
         "bootstrap/cli/command_line/completion.py",
-        "bootstrap/cli/executor.py",
+        "bootstrap/cli/running.py",
         "bootstrap/cli/generate.py",
         "bootstrap/console/output.py",
         "bootstrap/doctor/package.py",
