@@ -10,7 +10,6 @@ import operator
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, field, fields
 from itertools import repeat
 from typing import (
     Annotated,
@@ -24,7 +23,7 @@ from typing import (
     get_type_hints,
 )
 
-from railhead.documents.lazy import FIELDS, dataclass
+from railhead.documents.lazy import FIELDS, MISSING, dataclass, field, fields
 
 T = TypeVar("T")
 LARGEST = 2**63  # of any number, exclusive

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 
@@ -33,6 +32,8 @@ SHORT_NAME = (is_short, "a name of at most 40 letters, digits, dots, `-` and `_`
 
 def login_name() -> str:
     """The login name of whoever runs the command, where the system knows it."""
+    import getpass  # loaded late: hosts need none
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):

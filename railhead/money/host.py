@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from decimal import Decimal
 
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.cluster import ClusterPrice, PricePart
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 from railhead.documents.runs.result import RunCost
 
 from .amount import Amount, total

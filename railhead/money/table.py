@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable
-from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 
 from .amount import total
 from .bill import Price, Rate, UnknownPrice

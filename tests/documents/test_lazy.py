@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import shutil
+import subprocess
 import sys
 import threading
 from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pytest
 
+from railhead.documents import lazy
 from railhead.documents.lazy import dataclass
 
 T = TypeVar("T")
@@ -43,6 +47,20 @@ class Changed:
     of: str = ""
 
 
+@dataclass
+class Filled:
+    """One whose fields are not all given."""
+
+    first: int
+    own: list[int] = field(default_factory=list)
+    fixed: int = field(init=False, default=3)
+    made: list[int] = field(init=False, default_factory=lambda: [4])
+    later: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.later = self.first + 1
+
+
 @dataclass(frozen=True)
 class Wrong(Exception):  # noqa: N818
     text: str
@@ -70,6 +88,47 @@ def test_an_instance_is_that_of_a_dataclass() -> None:
     with pytest.raises(Wrong) as error:
         raise Wrong("bad")
     assert error.value.text == "bad"
+
+
+def test_fields_are_filled_as_they_are_declared() -> None:
+    one, other = Filled(1), Filled(1)
+    assert one == other and repr(one) == "Filled(first=1, own=[], fixed=3, made=[4])"
+    assert one.own is not other.own and one.made is not other.made and one.later == 2
+    assert Filled(1, [5]).own == [5] and Filled(1) != Filled(2)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+    with pytest.raises(TypeError, match="fixed"):
+        Filled(1, fixed=2)  # type: ignore[call-arg]
+    one.first = 7
+    assert replace(one, own=[1]).later == 8
+    base: Any = Base("a")
+    with pytest.raises(FrozenInstanceError):
+        del base.name
+    assert base != Plain("a") and base != "a"
+
+
+# A class, and what is compiled when it is first used.
+COMPILED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+compiled = []
+from railhead.documents.lazy import dataclass, fields, replace
+@dataclass(frozen=True)
+class One:
+    x: int
+    y: int = 2
+sys.addaudithook(lambda event, given: event == "compile" and compiled.append(given[1]))
+assert replace(One(1), x=3) == One(3) != One(4) and hash(One(3)) and repr(One(3))
+print(len(compiled), "inspect" in sys.modules)
+"""
+
+
+def test_the_first_use_of_a_class_compiles_one_function(tmp_path: Path) -> None:
+    """And `dataclasses` comes without `inspect`."""
+    shutil.copytree(Path(lazy.__file__).parent, tmp_path / "railhead/documents")
+    argv = [sys.executable, "-I", "-S", "-c", COMPILED, str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 False\n"
 
 
 def test_a_class_that_nobody_uses_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,7 @@ import contextlib
 import hashlib
 import io
 import os
-import shutil
 import stat
-import tarfile
 import zlib
 from collections.abc import Sequence
 
@@ -192,6 +190,8 @@ def receive(size: int, blobs: str) -> None:
     """Read a compressed tar of blobs; each is verified by its name, its sha256."""
     if not size:
         return
+    import tarfile  # loaded only where files arrive
+
     with tarfile.open(fileobj=io.BytesIO(zlib.decompress(IN.read(size)))) as tar:
         for member in tar:
             content = tar.extractfile(member)
@@ -242,7 +242,7 @@ def clear_path(dest: str, relative: str) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode):
-            shutil.rmtree(path)
+            remove_folder(path)
         elif not stat.S_ISREG(mode):
             os.remove(path)
 
@@ -287,10 +287,17 @@ def remove(request: Remove) -> Removed:
     return Removed(tuple(path for path, there in paths.items() if os.path.lexists(there)))
 
 
+def remove_folder(path: str) -> None:
+    """Remove a folder with all that is in it."""
+    import shutil  # loaded late: it loads five modules of compression
+
+    shutil.rmtree(path)
+
+
 def clear(path: str) -> None:
     """Remove a file or a folder, if it is there."""
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
+        remove_folder(path)
     else:
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)

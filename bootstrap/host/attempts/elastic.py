@@ -12,8 +12,8 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 
+from railhead.documents.lazy import replace
 from railhead.documents.runs.run import Role, RunDocument
 
 from ..base import children, json_file, programs

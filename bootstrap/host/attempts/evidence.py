@@ -15,10 +15,9 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 
 from railhead.documents.codec import encode, key
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 from railhead.documents.runs.cause import LONGEST
 from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import field
 
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, field
 
 from ..run import checkpoint_files
 from ..run.checkpoint_files import FOLDER, MANIFEST, Stamp

@@ -14,10 +14,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.manifest import Outputs
 from railhead.documents.runs.result import Attempt, Result, other_keras

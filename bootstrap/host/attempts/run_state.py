@@ -9,10 +9,10 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from railhead.documents.carbon.energy import Carbon, HostEnergy, carbon_of
+from railhead.documents.lazy import replace
 from railhead.documents.runs.manifest import Manifest
 from railhead.documents.runs.result import Result, RunCost
 from railhead.documents.runs.run import OnGrid, Priced, RunDocument

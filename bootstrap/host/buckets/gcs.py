@@ -9,13 +9,12 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, field
 
 from .objects import CHUNK, SILENCE, ChangedFile, Stored, encoded, joined
 from .repeats import OVERLOADED, Outage

@@ -11,10 +11,9 @@ import contextlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 from railhead.documents.runs.manifest import UploadedCheckpoints
 from railhead.documents.runs.takeover import Taken, Term
 

@@ -23,10 +23,10 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from railhead.documents.codec import encode
+from railhead.documents.lazy import replace
 from railhead.documents.runs.run import BuiltIn, RunDocument, Script
 from railhead.keras_patches import patch
 

@@ -13,7 +13,6 @@ import contextlib
 import glob
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -153,6 +152,8 @@ def drop_temporary(folder: str) -> None:
     """Remove what the run's folder has links to: its secrets, its TMPDIR, and the folders in memory
     that its data was streamed into. The links stay, because each host that shares this home has
     its own folders of these names."""
+    import shutil  # loaded at the end of a run: the supervisor loads this module
+
     with contextlib.suppress(OSError):
         os.remove(os.path.join(folder, "secrets.json"))  # of an earlier version
     for name in (*TEMPORARY, os.path.join("streams", "*")):

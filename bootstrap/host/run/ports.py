@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable
 
@@ -29,7 +28,7 @@ def close(run: RunDocument, daemon: int) -> None:
     Args:
         daemon: the process of Open MPI that has started this rank.
     """
-    nft = shutil.which("nft", path=PLACES)
+    nft = program()
     if os.geteuid() != 0 or nft is None:
         return
     addresses = [name for names in (run.tf_cluster or {}).values() for name in names]
@@ -37,6 +36,12 @@ def close(run: RunDocument, daemon: int) -> None:
     if ports:
         # Local hosts have one kernel, and a daemon each.
         change(nft, rules(f"{table_of(run.run_id)}_{daemon}", ports))
+
+
+def program() -> str | None:
+    """The path of nft, if it is installed."""
+    paths = [os.path.join(folder, "nft") for folder in PLACES.split(":")]
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
 def listening(pid: int) -> set[int]:
@@ -47,7 +52,7 @@ def listening(pid: int) -> set[int]:
 
 def open_again(run_id: str) -> None:
     """Remove the rules of a run on this host, if there are any."""
-    nft = shutil.which("nft", path=PLACES)
+    nft = program()
     if os.geteuid() == 0 and nft is not None:
         change(nft, "".join(map(removal, tables_of(run_id, nft))))
 

@@ -18,10 +18,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import IO, Any
 
 from railhead.documents.codec import decode, encode
+from railhead.documents.lazy import replace
 from railhead.documents.serving.endpoint import (
     EndpointDocument,
     EndpointState,

@@ -5,9 +5,8 @@ which it is. Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 
 from .stacks import Frame, Stack
 

@@ -10,9 +10,9 @@ import os
 import stat
 import threading
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from railhead.documents.lazy import replace
 from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.stall import Stall

@@ -11,7 +11,8 @@ it. The stopper of the machines starts it with the Python of the uploader's envi
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+
+from railhead.documents.lazy import replace
 
 from ..buckets.folder import bucket_folder
 from ..buckets.repeats import outlasting

@@ -16,10 +16,10 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TypeVar
 
 from railhead.documents.agent.runs import MakeTemporary
+from railhead.documents.lazy import replace
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 from railhead.documents.runs.takeover import Taken, Term

@@ -14,9 +14,9 @@ import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
+from railhead.documents.lazy import replace
 from railhead.documents.names import is_name
 from railhead.documents.runs.manifest import Fetched
 from railhead.documents.runs.run import AfterRun

@@ -14,12 +14,11 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from railhead.documents.codec import encode
+from railhead.documents.lazy import replace
 from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.evaluation import Reported
 from railhead.documents.runs.manifest import Outputs
@@ -481,12 +480,19 @@ def attempt(state: State) -> Result:
     except FileNotFoundError as error:
         if error.filename == "mpirun":
             return failure(127, "mpirun cannot be started: it is not on the PATH of this chief")
-        return failure(1, *traceback.format_exc().splitlines())
+        return failure(1, *printed_error())
     except BaseException:
-        return failure(1, *traceback.format_exc().splitlines())
+        return failure(1, *printed_error())
     finally:
         protect_from_cancel()
         state.end_uploads()
+
+
+def printed_error() -> list[str]:
+    """The lines of the traceback of the current error."""
+    import traceback  # loaded only after a failure
+
+    return traceback.format_exc().splitlines()
 
 
 def taken_over() -> Taken | None:
@@ -538,8 +544,8 @@ def main(held: str = "") -> int:
         wait_for_key()
         try:
             state.end(attempt(state))
-        except Exception:
-            traceback.print_exc()  # the machines must stop after any error
+        except Exception:  # the machines must stop after any error
+            print(*printed_error(), sep="\n", file=sys.stderr)
         become_machine_stopper()
     return 0
 

@@ -11,9 +11,8 @@ import struct
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 
 from ..base.regular_files import open_regular
 from ..run.checkpoint_files import is_fixed, walk

@@ -13,11 +13,10 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import IO
 
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 from railhead.documents.runs import live_logs
 from railhead.documents.runs.live_logs import PIECE, PIECES, Piece, Progress
 from railhead.documents.runs.manifest import Manifest

@@ -7,10 +7,9 @@ gCO2e = kWh x the intensity of the grid. Standard library only, Python 3.10.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from railhead.documents.codec import key
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 
 METHOD = "railhead 1"  # another number whenever a coefficient or the formula changes
 DIFFER = 0.2  # of the counter; then the integral of power counts

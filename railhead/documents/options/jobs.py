@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar, get_origin
 
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, replace
 
 from .hosts import ReadyOptions, TargetOptions
 from .option import (

@@ -16,11 +16,10 @@ import re
 import shlex
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, field, fields
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from railhead.documents import sagemaker
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import MISSING, dataclass, field, fields
 
 T = TypeVar("T")
 Error = Callable[[str], Exception]

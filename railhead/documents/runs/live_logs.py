@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 
 from railhead.documents.codec import encode, key
-from railhead.documents.lazy import dataclass
+from railhead.documents.lazy import dataclass, field
 
 FOLDER = "live-logs"
 PIECE = 256 << 10  # bytes of a log in one object
