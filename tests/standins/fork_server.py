@@ -1,10 +1,11 @@
 """The process of which Python programs are forks: it has imported their modules, which takes
 seconds of CPU (tests/standins/forks.py).
 
-    fork_server.py LISTENER FOLDER ...    serves the socket with this number until stdin ends
+    fork_server.py LISTENER [FOLDER ...]    serves the socket with this number until stdin ends
 
 It learns from each program which modules to import before the next one, where they lie in
-installed packages or in one of the folders. It starts no thread and opens no connection.
+installed packages or in one of the folders; without a folder it learns nothing from them. It starts
+no thread and opens no connection.
 """
 
 from __future__ import annotations
@@ -234,5 +235,6 @@ def lies_in(module: ModuleType, folders: Sequence[str]) -> bool:
 if __name__ == "__main__":
     del sys.path[0]  # the folder of this file
     with socket.socket(fileno=int(sys.argv[1])) as own_end:
-        serve(own_end, [*map(os.path.realpath, (sysconfig.get_paths()["purelib"], *sys.argv[2:]))])
+        known = (sysconfig.get_paths()["purelib"], *sys.argv[2:]) if sys.argv[2:] else ()
+        serve(own_end, [*map(os.path.realpath, known)])
         shutil.rmtree(Path(own_end.getsockname()).parent)

@@ -6,6 +6,7 @@ code. A test that signals or kills a program starts a process instead.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -29,8 +30,23 @@ STARTED: list[subprocess.Popen[bytes]] = []  # its stdin is open while this proc
 @cache
 def forks() -> str:
     """The server of this process, which `forked` finds by RAILHEAD_FORKS. It has the modules of the
-    project imported, too: all its programs use this copy of them. It ends when its stdin does: with
-    this process."""
+    project imported, too: all its programs use this copy of them."""
+    return started(sys.executable, str(ROOT))
+
+
+@cache
+def with_tensorflow(python: str) -> str:
+    """Such a server of a runtime's python: it has TensorFlow and Keras imported, and nothing that
+    its programs import later."""
+    address, text = started(python), json.dumps({"learned": ["tensorflow", "keras"]}).encode()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(address)
+        server.sendall(len(text).to_bytes(4, "big") + text)
+    return address
+
+
+def started(python: str, *folders: str) -> str:
+    """Start a server; its address. It ends when its stdin does: with this process."""
     from time_budgets import HELPERS  # not before pytest has loaded this plugin
 
     # The server removes it.
@@ -42,7 +58,7 @@ def forks() -> str:
         listener.listen(64)
         number = listener.fileno()
         process = subprocess.Popen(
-            [sys.executable, str(TESTS / "standins/fork_server.py"), str(number), str(ROOT)],
+            [python, str(TESTS / "standins/fork_server.py"), str(number), *folders],
             env={**os.environ, **options, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             pass_fds=[number],

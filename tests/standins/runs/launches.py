@@ -11,21 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from places import ROOT, TESTS
+from standins.forks import FORKED, with_tensorflow
 from standins.runs.run_documents import run_json
 from standins.stores.servers import free_ports
 
 PROBE = TESTS / "training/strategies/probe.py"
-# As ranks import TensorFlow. Graphs stay as they are: small ones run a few times, and to optimize
-# them takes longer.
-START = """
-import runpy, sys
-from bootstrap.host.rank import quick_import
-quick_import.install()
-import tensorflow as tf
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 ELSEWHERE = "results-of-the-last-worker"
 Command = tuple[list[str], dict[str, str]]  # what to start, and its part of the environment
 
@@ -85,9 +75,10 @@ def launch(
         "PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}",
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
+        "RAILHEAD_FORKS": with_tensorflow(python or os.environ["RAILHEAD_TEST_PYTHON"]),
         **extra,
     }
-    texts = run_together(commands(strategy, processes, chiefs, python), folder, environment)
+    texts = run_together(commands(strategy, processes, chiefs), folder, environment)
     outcomes = {name: outcome(folder / name, processes) for name in trainings}
     assert all(one.outputs for one in outcomes.values()), texts
     return outcomes
@@ -122,9 +113,9 @@ def outcome(folder: Path, processes: int) -> Outcome:
     return Outcome(max(codes, key=abs), outputs, folder, reports)
 
 
-def commands(strategy: str, processes: int, chiefs: int = 0, python: str = "") -> list[Command]:
+def commands(strategy: str, processes: int, chiefs: int = 0) -> list[Command]:
     """What to start; each process has its number."""
-    probe = [python or os.environ["RAILHEAD_TEST_PYTHON"], "-c", START, str(PROBE), "jobs.json"]
+    probe = [str(FORKED), str(PROBE), "jobs.json"]
     if strategy == "horovod":
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]

@@ -142,6 +142,8 @@ def run(job: dict[str, Any], number: str) -> None:
 LINEAR, LAYERS = registry.MODELS["linear"], "samples.layers_with_state"
 
 if __name__ == "__main__":
+    # Graphs stay as they are: small ones run a few times, and to optimize them takes longer.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     jobs_file, *numbers = sys.argv[1:]
     number_here = os.environ.get("OMPI_COMM_WORLD_RANK") or numbers[0]
     os.environ["RAILHEAD_LOCAL_RANK"] = os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0")

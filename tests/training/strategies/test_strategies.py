@@ -7,6 +7,7 @@ They need a runtime's python (TensorFlow, Keras, Horovod): the fixture `runtime_
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from standins.forks import FORKED, with_tensorflow
 from standins.runs.launches import ELSEWHERE, Outcome, Training, launch
 from standins.runtime_cases import Runtime
 
@@ -240,7 +242,10 @@ model.fit(tf.ones([2, 1]), tf.ones([2, 1]), verbose=0, callbacks=callbacks)
 def test_scripts_write_summaries_with_the_newest_tensorflow(
     newest_python: str, tmp_path: Path
 ) -> None:
-    subprocess.run([newest_python, "-c", SUMMARIES, str(tmp_path)], check=True)
+    (tmp_path / "write.py").write_text(SUMMARIES)
+    environment = {**os.environ, "RAILHEAD_FORKS": with_tensorflow(newest_python)}
+    program = [FORKED, tmp_path / "write.py", tmp_path]
+    subprocess.run(program, env=environment, check=True)
     written = {path.parent.name for path in tmp_path.rglob("events.out.tfevents.*")}
     assert written == {"own", "train"}
 
