@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from e2e import kept_environments, local_hosts
+from standins import warm_ranks
 from standins.stores import object_stores
 from standins.stores.servers import NoServer
 
@@ -95,6 +96,7 @@ def ready(home_of_session: Path, shared_caches: Path) -> Iterator[Path]:
     """A home with two local hosts made ready; the runtime and the wheel come from the caches."""
     home = home_of_session.parent / "ready"
     with local_hosts.cluster(home, "ready", shared_caches):
+        warm_ranks.serve(home, shared_caches)
         make_ready(home, shared_caches, kept_environments.DEFAULT)
         yield home
 

@@ -21,6 +21,7 @@ from e2e.scripts import JOIN
 from e2e.transcripts import PAGES, blocks, matches, steady
 from places import ROOT
 from samples.forks import copy_with_a_model
+from standins import warm_ranks
 from standins.installed import Installed, build
 
 from bootstrap.inventory import local_state
@@ -174,6 +175,7 @@ def test_the_story_of_the_runs(tmp_path: Path, shared_caches: Path) -> None:
     left_out = {*DRAWN} - {drawn(DRAWN)}
     with cluster(reader.machines, "lab", reader.caches):
         reader.know(reader.machines)
+        warm_ranks.serve(reader.machines, shared_caches)
         for page in STORY:
             for block in blocks(page, "run"):
                 if any(words in block for words in left_out):

@@ -9,6 +9,7 @@ from cloud import campaign, parts
 from cloud.record import Record
 from e2e import kept_environments
 from engine.clones import clone, environment
+from standins import warm_ranks
 
 from bootstrap.gpu_tools import tested_on
 from bootstrap.inventory import pulumi_cli
@@ -29,6 +30,7 @@ def test_all_parts_pass_on_a_local_stack_and_are_recorded(
         figures = parts.up(one)
         with kept_environments.alone(shared_caches) as kept:
             kept_environments.give_to_hosts(kept, clone.parent)
+        warm_ranks.serve(clone.parent, shared_caches)
         return figures
 
     monkeypatch.setattr(parts, "WITH_MACHINES", (up, *parts.WITH_MACHINES[1:]))
