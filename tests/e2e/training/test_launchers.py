@@ -33,7 +33,8 @@ import json, os, sys
 os.environ.update(json.loads(sys.argv[1]))
 import jax
 jax.distributed.initialize()
-print("joined", jax.process_index(), jax.process_count(), flush=True)
+line = f"joined {jax.process_index()} {jax.process_count()}\\n"  # one write: two ranks print
+print(line, end="", flush=True)
 """
 
 
