@@ -23,6 +23,10 @@ SHARED: Mapping[str, tuple[str, ...]] = {
     "AWS on the engine": tuple(f"tests/engine/test_{name}.py" for name in AWS),
     "both clouds on the engine": tuple(f"tests/engine/test_{name}.py" for name in CLOUDS),
     "the process that runs cases": ("tests/training/*cases_*.py",),
+    "forks of a process with TensorFlow": (
+        "tests/training/strategies/test_strategies.py",
+        "tests/keras_patches/test_horovod.py",
+    ),
     "the training of local hosts": (
         "tests/e2e/serving/test_serving.py",
         "tests/e2e/runs/test_resume.py",

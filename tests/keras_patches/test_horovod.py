@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from places import ROOT, TESTS
+from standins.forks import FORKED, with_tensorflow
 from standins.horovod_ranks.checks import CHECKS, IN_SUITE
 from standins.horovod_ranks.trainings import TRAININGS
 
@@ -56,7 +57,10 @@ def run(python: str, folder: Path, program: str, *words: str) -> subprocess.Comp
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
     mpirun = ["mpirun", "--bind-to", "none", "--oversubscribe", "-np", "2"]
-    argv = [*mpirun, python, str(RANKS / program), str(folder), *words]
+    start = python
+    if program == "program.py" and not KERAS_PATH:
+        environment["RAILHEAD_FORKS"], start = with_tensorflow(python), str(FORKED)
+    argv = [*mpirun, start, str(RANKS / program), str(folder), *words]
     return subprocess.run(
         argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=800
     )
