@@ -173,7 +173,7 @@ class ClusterMethods(ABC):
                 not answer
             retries: start again so often after a failure, from the newest checkpoint; 0:
                 never; default: 3
-            spare: False: keep no process with TensorFlow ready on each host for a retry
+            spare: False: keep no process with the framework ready on each host for a retry
                 (--no-spare)
             takeover: the second host continues the run if the chief is lost; needs a bucket
             deploy: after a success, serve the model as the endpoint of this name

@@ -33,8 +33,8 @@ def of_jax(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
     process of a host one GPU; and those of Keras, which reads nothing from mpirun."""
     return {
         "JAX_COORDINATOR_ADDRESS": coordinator,
-        OF_MPIRUN: os.environ.get(OF_MPIRUN, f"0.0;tcp://{coordinator}"),
         "KERAS_BACKEND": "jax",
+        OF_MPIRUN: os.environ.get(OF_MPIRUN, f"0.0;tcp://{coordinator}"),
         "KERAS_DISTRIBUTION_JOB_ADDRESSES": coordinator,
         "KERAS_DISTRIBUTION_NUM_PROCESSES": str(run.size),
         "KERAS_DISTRIBUTION_PROCESS_ID": str(rank),
@@ -78,7 +78,10 @@ def use_peer_address(run: RunDocument, rank: int) -> None:
         bound = functools.partial(make, hostname=host.peer_address)
         module.xla_client._xla.make_gloo_tcp_collectives = bound
 
-    after_import({"jax._src.xla_bridge": apply})
+    if module := sys.modules.get("jax._src.xla_bridge"):  # this process is a fork of the spare
+        apply(module)
+    else:
+        after_import({"jax._src.xla_bridge": apply})
 
 
 def leave_together(run: RunDocument) -> None:

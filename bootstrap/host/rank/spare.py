@@ -1,9 +1,9 @@
-"""A process with TensorFlow imported, of which the next attempt's ranks on this host are forks.
+"""A process with the framework imported, of which the next attempt's ranks on this host are forks.
 
 rank.spare FOLDER HOST PACKAGE...   -> one line: how much memory it keeps, or why it has ended
 
 The helper of the first rank of a host starts it after the first steps (spare_start.py). It runs no
-operation of TensorFlow, which begins all its threads and opens its devices with the first one. The
+operation of it: with the first one, frameworks begin their threads and open their devices. The
 next attempt's processes ask it (stand_in.py). For each it forks a process that waits for the rank,
 and that forks the rank: those outlive the spare. What does not suit is left to the usual start.
 
@@ -35,7 +35,7 @@ from railhead.documents.runs.run import RunDocument
 from ..base import children, free_memory, json_file, process_text, programs
 from ..run.end_processes import SPARE
 from . import rank as ranks
-from . import stand_in
+from . import rank_launcher, stand_in
 from .quick_import import read_by_imports
 
 NAME = process_text.name()  # of a process that is not the spare
@@ -102,6 +102,7 @@ class Spare:
 
     def load(self, packages: Sequence[str]) -> str:
         """Import these packages as a rank does, at a low priority; why it failed, or ""."""
+        os.environ.update({**self.run.env, **rank_launcher.variables(self.run, 0)})
         ranks.set_for_imports(self.run)
         self.imports.watch()
         failed, before = list[str](), dict(os.environ)

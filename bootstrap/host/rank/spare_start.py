@@ -19,7 +19,6 @@ from .quick_import import LARGE, read_by_imports
 
 LEAST = 1 << 30  # bytes that must be left at its start
 LATER = 30.0  # seconds after which a rank without counted steps has made some
-LAUNCHERS = ("horovod", "tensorflow")
 
 
 class SpareStart:
@@ -28,7 +27,7 @@ class SpareStart:
     def __init__(self, run: RunDocument, folder: str, host: int, steps: Counter) -> None:
         self.folder, self.host, self.steps = folder, host, steps
         self.name = stand_in.socket_name(run, host)
-        self.ends = not run.spare or not run.retries or run.launcher not in LAUNCHERS
+        self.ends = not run.spare or not run.retries
         self.due, self.source = time.monotonic() + LATER, -1
 
     def look(self) -> bytes:

@@ -292,8 +292,8 @@ class StartOptions:
     )
     spare: bool = option(
         True,
-        "keep no process with TensorFlow ready on each host for a retry",
-        doc="no process with TensorFlow on each host, ready for a retry:"
+        "keep no process with the framework ready on each host for a retry",
+        doc="no process with the framework on each host, ready for a retry:"
         " [Runs that survive](training.md#runs-that-survive)",
         flag="no-spare",
     )

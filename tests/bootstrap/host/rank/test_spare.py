@@ -25,12 +25,19 @@ from bootstrap.host.stall.counter import Counter
 
 NUMBERS = count()
 # In place of TensorFlow: it knows the process that has imported it.
-PACKAGE = "import os\nPID = os.getpid()\nos.environ['SET_BY_IMPORT'] = '1'\n"
+PACKAGE = """import os
+PID = os.getpid()
+os.environ['SET_BY_IMPORT'] = '1'
+READ = os.environ.get("OF_THE_RUN")
+class distributed:
+    is_initialized = staticmethod(lambda: False)
+"""
 SCARCE = """
 def available():
     import sys
     return 0 if os.path.exists(os.path.join(sys.argv[2], "scarce")) else 1 << 40
 """
+ENV = {"OF_THE_RUN": "yes"}
 WAIT = """
 import time
 while not os.path.exists("../go"):
@@ -51,7 +58,7 @@ class Attempts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "work").mkdir(parents=True)
-        for name in ("tensorflow", "keras", "tf_keras"):
+        for name in ("tensorflow", "keras", "tf_keras", "torch", "jax"):
             (folder / "lib" / name).mkdir(parents=True)
             (folder / "lib" / name / "__init__.py").write_text(PACKAGE)
         self.run_id = f"r{os.getpid()}-{next(NUMBERS)}"
@@ -149,6 +156,22 @@ def test_the_next_attempt_begins_with_the_imports_of_the_spare(attempts: Attempt
     attempts.lay_out()
     attempts.kill_first()
     assert attempts.second() == (0, True)
+
+
+@pytest.mark.parametrize("launcher", ["torch", "jax"])
+def test_a_spare_keeps_the_framework_of_the_launcher(attempts: Attempts, launcher: str) -> None:
+    own = {"launcher": launcher, "coordinator": "127.0.0.1:9"}
+    attempts.lay_out(SCRIPT.replace("tensorflow", launcher), **own)
+    attempts.kill_first()
+    assert attempts.second() == (0, True)
+
+
+def test_the_spare_imports_with_the_variables_of_the_run(attempts: Attempts) -> None:
+    """TensorFlow reads TF_ENABLE_ONEDNN_OPTS of --env when it is imported, and never again."""
+    attempts.lay_out(SCRIPT.replace("tensorflow.PID != os.getpid()", "tensorflow.READ"), env=ENV)
+    attempts.kill_first()
+    assert attempts.second() == (0, "yes")
+    assert "spare process" in attempts.out(0)
 
 
 def test_a_fork_is_a_rank_for_everybody(attempts: Attempts) -> None:
@@ -272,7 +295,7 @@ def test_a_program_that_changes_what_imports_read_has_no_spare(
     assert not attempts.spares() and "spare" not in attempts.out(0)
 
 
-@pytest.mark.parametrize("how", [{"retries": 0}, {"spare": False}, {"launcher": "torch"}])
+@pytest.mark.parametrize("how", [{"retries": 0}, {"spare": False}])
 def test_a_run_without_restarts_or_spares_starts_none(
     attempts: Attempts, how: dict[str, Any]
 ) -> None:
