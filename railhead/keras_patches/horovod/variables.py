@@ -178,7 +178,14 @@ def members(groups: int | list[Any], gradients: Sequence[Any], variables: Any) -
         starts = [number * size + min(number, larger) for number in range(groups + 1)]
         lists = [dense[a:b] for a, b in zip(starts, starts[1:], strict=False)]
     lists += [[index] for index in present if index in alone or index not in dense]
-    return [indices for indices in lists if indices]
+    return [own for indices in lists for own in _of_one_type(indices, gradients)]
+
+
+def _of_one_type(indices: list[int], gradients: Sequence[Any]) -> list[list[int]]:
+    """A group by the types of its gradients: Horovod refuses one of several, as those of layers
+    with different precisions are."""
+    kinds = dict.fromkeys(gradients[index].dtype for index in indices)
+    return [[index for index in indices if gradients[index].dtype == kind] for kind in kinds]
 
 
 def densified(gradients: Any) -> list[Any]:

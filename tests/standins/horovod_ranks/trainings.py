@@ -75,6 +75,13 @@ TRAININGS = {
     ),
     "groups": Training("embedding", options=lambda h, m: {"groups": 2}, doubles=True),
     "num_groups": Training(options=lambda h, m: {"num_groups": 1}, doubles=True),
+    "a group of two precisions": Training(
+        policy="float64",
+        options=lambda h, m: {"num_groups": 1},
+        doubles=True,
+        loops=False,
+        in_suite=True,
+    ),
     "groups of variables": Training("embedding", options=groups_of_variables, doubles=True),
     "passes": Training(options=passes(2, False), passes=2),
     "passes, averaged": Training(
