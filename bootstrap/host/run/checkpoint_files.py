@@ -18,15 +18,17 @@ FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 OF_TRAINING = ("state.npz", MANIFEST)  # what a checkpoint of the built-in training has
 STEP = re.compile(r"step-\d{8,}")
-FILES = 10_000  # of one checkpoint folder
+FILES = 10_000  # of one checkpoint folder: the newest ones
 
 Stamp = tuple[int, int]  # bytes, and the time of the last change in nanoseconds
 
 
 def complete_files(folder: str) -> dict[str, Stamp]:
-    """The regular files below `folder` that may be copied: {path: (bytes, mtime in ns)}, sorted."""
+    """The regular files below `folder` that may be copied: {path: (bytes, mtime in ns)}, sorted. Of
+    more than FILES the newest: a program continues from those."""
     stamps = {path: (status.st_size, status.st_mtime_ns) for path, status in walk(folder, "")}
-    return {path: stamps[path] for path in sorted(complete(stamps)[:FILES])}
+    newest_first = sorted(complete(stamps), key=lambda path: stamps[path][1], reverse=True)
+    return {path: stamps[path] for path in sorted(newest_first[:FILES])}
 
 
 def complete(paths: Collection[str]) -> list[str]:

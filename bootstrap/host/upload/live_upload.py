@@ -66,6 +66,7 @@ class CheckpointUpload:
         self.changes = Changes(self.folder)
         self.waits_since: float | None = None  # monotonic; None: all files but logs were at rest
         self.late: str | None = None  # which file is not waited for any more
+        self.full: str | None = None  # that older files may be left out
 
     def step(self) -> bool:
         """Upload what is new, if the folder is at rest; True if the bucket has all of it.
@@ -77,6 +78,8 @@ class CheckpointUpload:
         if self.bucket.fence and not self.bucket.fence.is_restored():
             return True
         stamps = checkpoint_files.complete_files(self.folder)
+        most = checkpoint_files.FILES
+        self.full = f"only the newest {most:,} files are uploaded" if len(stamps) == most else None
         if not stamps or stamps == {file.path: stamp_of(file) for file in self.files}:
             return True  # an emptied folder does not replace what was uploaded
         self.changes.look()
@@ -269,7 +272,8 @@ class LiveUpload:
         before, complete = self.status, []
         why = failure_of(lambda: complete.append(self.checkpoints.step()))
         failed = before.failed + (why is not None)
-        self.status = replace(before, failed=failed, why=why or self.checkpoints.late)
+        short = self.checkpoints.full if complete == [True] else None
+        self.status = replace(before, failed=failed, why=why or self.checkpoints.late or short)
         if self.checkpoints.files is not before.files:
             self.status = replace(self.status, files=self.checkpoints.files, at=time.time())
         if replace(self.status, files=before.files) != before:

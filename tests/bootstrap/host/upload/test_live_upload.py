@@ -223,6 +223,24 @@ def test_a_file_that_is_replaced_again_and_again_is_named_and_the_others_are_upl
     assert program.checkpoint_step() and live_upload.load_status(str(run)).why is None
 
 
+def test_of_more_files_than_a_list_takes_the_newest_are_uploaded_and_a_message_tells(
+    s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program keeps all its checkpoints; it continues from the newest."""
+    monkeypatch.setattr(checkpoint_files, "FILES", 3)
+    for number in range(12):
+        own_file(run, f"ckpt-{number}.index", str(number), age=600 - number)
+    own_file(run, "checkpoint", "ckpt-11", age=500)
+    program = live_upload.LiveUpload(str(run), URL)
+    assert program.checkpoint_step()
+    newest = {"checkpoint": "ckpt-11", "ckpt-11.index": "11", "ckpt-10.index": "10"}
+    assert restored(tmp_path)[0] == newest
+    assert "newest 3" in str(live_upload.load_status(str(run)).why)
+    own_file(run, "ckpt-12.index", "12", age=400)
+    assert program.checkpoint_step()
+    assert restored(tmp_path)[0].keys() == {"checkpoint", "ckpt-12.index", "ckpt-11.index"}
+
+
 def test_a_checkpoint_removed_during_its_upload_leaves_the_previous_ones(
     s3: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
