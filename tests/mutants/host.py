@@ -15,8 +15,8 @@ MUTANTS = [
     Mutant(
         what="the cluster's private key stays readable during a run",
         file="bootstrap/host/run/cluster_key.py",
-        old="            os.remove(path)\n            print",
-        new="            print",
+        old="os.remove(path)\n                    print",
+        new="print",
         caught_by=("tests/bootstrap/host/run/test_cluster_key.py",),
     ),
     Mutant(

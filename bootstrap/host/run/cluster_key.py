@@ -1,10 +1,10 @@
 """Keeps the cluster's private key in memory during a run: ranks, and whoever reaches their ports,
 can read every file of the run's user.
 
-run.cluster_key FOLDER   beside the supervisor or the standby: gives the key to an ssh-agent,
-removes its file, and writes it again when its stdin ends, or at SIGTERM. `held` has its pid and the
-socket of the agent meanwhile; without such a process, and without the key's file, `fab bootstrap`
-makes another key. Standard library only, Python 3.10.
+run.cluster_key FOLDER   beside the supervisor or the standby: gives the key to an ssh-agent, after
+a byte on its stdin removes its file, and writes it again when its stdin ends, or at SIGTERM. `held`
+has its pid and the socket of the agent meanwhile; without such a process, and without the key's
+file, `fab bootstrap` makes another key. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -28,27 +28,48 @@ START_SECONDS = 10.0
 PR_SET_DUMPABLE = 4
 
 
-def hold() -> Callable[[], None]:
-    """Start the program for the key of this host, if it has one. It ends with this process, or
-    with what this process execs. Without ssh-agent the key's file stays. The result waits until
-    ssh, if it is started here, has the key from the agent."""
-    if SOCKET in os.environ or not os.path.exists(os.path.join(FOLDER, "key")):
-        return use_agent_of_others
-    ours, theirs = os.pipe()
-    os.set_inheritable(theirs, True)  # over exec; subprocess closes it in all other programs
-    argv, pipe = programs.command(programs.CLUSTER_KEY, FOLDER), subprocess.PIPE
-    keeper = subprocess.Popen(
-        argv, stdin=ours, stdout=pipe, env=unmarked(), cwd="/", start_new_session=True
-    )
-    os.close(ours)
+class Keeper:
+    """The program for the key of this host, from here. It ends with this process, or with what this
+    process execs."""
 
-    def wait() -> None:
-        assert keeper.stdout
-        with keeper.stdout as answer:
+    def __init__(self) -> None:
+        theirs, self.ours = os.pipe()
+        os.set_inheritable(self.ours, True)  # over exec; subprocess closes it in all other programs
+        argv, pipe = programs.command(programs.CLUSTER_KEY, FOLDER), subprocess.PIPE
+        self.process = subprocess.Popen(
+            argv, stdin=theirs, stdout=pipe, env=unmarked(), cwd="/", start_new_session=True
+        )
+        os.close(theirs)
+
+    def take(self) -> None:
+        """Let it remove the file of the key."""
+        with contextlib.suppress(BrokenPipeError):  # it has ended: there is no ssh-agent
+            os.write(self.ours, b"\n")
+
+    def wait(self) -> None:
+        """Wait until ssh, if it is started here, has the key from the agent."""
+        assert self.process.stdout
+        with self.process.stdout as answer:
             if path := answer.readline().decode().strip():
                 os.environ[SOCKET] = path
+            else:
+                use_agent_of_others()
 
-    return wait
+
+def prepare() -> Keeper | None:
+    """Start the program for the key, if this host has it in its file, which stays until `hold`."""
+    is_here = SOCKET not in os.environ and os.path.exists(os.path.join(FOLDER, "key"))
+    return Keeper() if is_here else None
+
+
+def hold(prepared: Keeper | None = None) -> Callable[[], None]:
+    """Take the key from its file into memory, if this host has it. Without ssh-agent its file
+    stays. The result waits until ssh, if it is started here, has the key from the agent."""
+    keeper = prepared or prepare()
+    if keeper is None:
+        return use_agent_of_others
+    keeper.take()
+    return keeper.wait
 
 
 def use_agent_of_others() -> None:
@@ -69,15 +90,13 @@ def main(folder: str) -> None:
     door = os.path.join(place, "agent")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with agent_with(key, door), removed(path, key):
-            with open(held, "w") as note:
-                note.write(f"{os.getpid()} {door}\n")
-            os.remove(path)
-            print(door, flush=True)
-            sys.stdin.buffer.read()
+        with agent_with(key, door):
+            if os.read(0, 1) and is_still(path, key):  # its run starts
+                with noted(held, door), removed(path, key):
+                    os.remove(path)
+                    print(door, flush=True)
+                    sys.stdin.buffer.read()
     finally:
-        with contextlib.suppress(OSError):
-            os.remove(held)
         with contextlib.suppress(FileNotFoundError):
             os.remove(door)
         with contextlib.suppress(OSError):
@@ -115,6 +134,27 @@ def listens(path: str) -> bool:
         one.connect(path)
         return True
     return False
+
+
+def is_still(path: str, key: bytes) -> bool:
+    """Whether this file still has the key: another run may have taken it meanwhile."""
+    try:
+        with open(path, "rb") as file:
+            return file.read() == key
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def noted(held: str, door: str) -> Iterator[None]:
+    """`held` says who has the key."""
+    try:
+        with open(held, "w") as note:
+            note.write(f"{os.getpid()} {door}\n")
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(held)
 
 
 @contextlib.contextmanager

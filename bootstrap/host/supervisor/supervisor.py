@@ -520,6 +520,7 @@ def main(held: str = "") -> int:
         held: where given, the command that starts the run checks the hosts while this process loads
             its modules: a byte on standard input lets it go on, the end of it ends it.
     """
+    keeper = prepare() if held else None
     if held and not os.read(0, 1):
         return 1
     signal.signal(signal.SIGTERM, cancel)
@@ -538,7 +539,7 @@ def main(held: str = "") -> int:
             protect_from_cancel()
             state.end(failure(1, f"run {other} is running on this chief: one run at a time"))
             return 1
-        wait_for_key = cluster_key.hold()
+        wait_for_key = cluster_key.hold(keeper)
         state.beat()
         state.changes.watch()
         wait_for_key()
@@ -548,6 +549,15 @@ def main(held: str = "") -> int:
             print(*printed_error(), sep="\n", file=sys.stderr)
         become_machine_stopper()
     return 0
+
+
+def prepare() -> cluster_key.Keeper | None:
+    """Do what a start would wait for: start the program for the key, and make the classes of the
+    run's document."""
+    keeper = cluster_key.prepare()
+    with contextlib.suppress(OSError, ValueError):  # it is reported when the run has started
+        json_file.read(path("run.json"), RunDocument)
+    return keeper
 
 
 def become_machine_stopper() -> None:

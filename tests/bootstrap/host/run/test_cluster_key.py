@@ -131,6 +131,70 @@ def test_the_key_stays_with_the_program_that_the_supervisor_becomes(host: Host) 
         assert host.is_back() and not Path(socket).exists()
 
 
+# It has prepared, and takes the key after a line on its input.
+PREPARED = """import os, sys
+sys.path.insert(0, sys.argv[1])
+from host.run import cluster_key
+keeper = cluster_key.prepare()
+print(keeper.process.pid, flush=True)
+sys.stdin.readline()
+cluster_key.hold(keeper)()
+print(os.environ.get("RAILHEAD_KEY_AGENT", ""), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def prepared(host: Host) -> Iterator[subprocess.Popen[str]]:
+    """A supervisor that waits, and its agent has the key."""
+    argv, pipe = [sys.executable, "-c", PREPARED, str(host.program)], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, env=host.variables) as process:
+        assert process.stdout
+        keeper = int(process.stdout.readline())
+
+        def has_key() -> bool:
+            agents = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+            lines = [Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in agents]
+            return any(host.keys_of(words[3]) for words in lines if words[0] == "ssh-agent")
+
+        assert wait_until(has_key, seconds=20, every=0.02)
+        yield process
+        process.kill()
+
+
+def test_a_supervisor_that_waits_leaves_the_file_of_the_key(
+    host: Host, prepared: subprocess.Popen[str]
+) -> None:
+    assert host.key.read_bytes() == host.text and not host.held.exists()
+    assert prepared.stdin and prepared.stdout
+    prepared.stdin.write("go\n")
+    prepared.stdin.flush()
+    socket = prepared.stdout.readline().strip()
+    assert (
+        host.keys_of(socket)
+        and not host.key.exists()
+        and host.held.read_text().endswith(f"{socket}\n")
+    )
+    prepared.kill()
+    assert host.is_back()
+
+
+def test_what_another_run_has_taken_meanwhile_is_its_own(
+    host: Host, prepared: subprocess.Popen[str]
+) -> None:
+    with host.supervisor() as other:
+        assert other.stdout and prepared.stdin and prepared.stdout
+        socket = other.stdout.readline().strip()
+        prepared.stdin.write("go\n")
+        prepared.stdin.flush()
+        assert prepared.stdout.readline().strip() == socket
+        prepared.kill()
+        prepared.wait()
+        assert host.held.read_text().endswith(f"{socket}\n") and host.keys_of(socket)
+        other.kill()
+    assert host.is_back()
+
+
 def test_a_second_supervisor_uses_the_agent_of_the_first(
     host: Host, running: tuple[subprocess.Popen[str], str]
 ) -> None:
