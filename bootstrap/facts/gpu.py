@@ -130,6 +130,7 @@ done"""
 # The folder with the version in its name comes last and counts: a link may change later.
 _TOOLKIT_SEARCH = """c=/usr/local/cuda
 for n in $(command -v nvcc) $c/bin/nvcc $c-*/bin/nvcc; do
+  [ -x "$n" ] || continue
   v=$("$n" --version | sed -n 's/.*release \\([0-9.]*\\).*/\\1/p')
   [ "$v" ] && echo "$v ${n%/bin/*}"
 done"""
@@ -153,12 +154,15 @@ o=$(echo "${{railhead_smi%@exit *}}"); echo "${{o:-nvidia-smi prints nothing, or
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "cards": (_CARD_SEARCH, _cards),
-    "driver": ("cat /proc/driver/nvidia/version", _driver),
+    "driver": (
+        "[ -e /proc/driver/nvidia/version ] && cat /proc/driver/nvidia/version",
+        _driver,
+    ),
     "nouveau": ("[ -d /sys/module/nouveau ] && echo yes", lambda out: "yes" in out),
     "smi": (_SMI, lambda out: out.strip()),
     "users": (_USER_SEARCH, lambda out: tuple(dict.fromkeys(lines(out)))),
     "installer": (
-        "ls /opt/deeplearning/install-driver.sh",
+        "[ -e /opt/deeplearning/install-driver.sh ] && echo /opt/deeplearning/install-driver.sh",
         lambda out: out.strip() or None,
     ),
     "cuda": (_TOOLKIT_SEARCH, lambda out: dict(line.split(None, 1) for line in lines(out))),

@@ -166,8 +166,18 @@ done"""
 _TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
 # The private key has no file during a run: host/run/cluster_key.py has it.
 _CLUSTER_KEY = """cd ~/.railhead/cluster && { [ -f key ] || {
-  read -r pid _ <held && grep -qx railhead-key "/proc/$pid/comm"; }; } && cat key.pub"""
-_SUDO = "[ $(id -u) = 0 ] || sudo -n true && echo yes"
+  read -r pid _ <held && grep -qx railhead-key "/proc/$pid/comm"; }; } &&
+  read -r v <key.pub && printf '%s\\n' "$v\""""
+# What several facts need is read once; a fact alone reads it itself. `read` takes a line of a file
+# without starting a process.
+BEGIN = f"""{{ railhead_uid=$(id -u); railhead_df=$(df -Pk "$HOME")
+railhead_marked=$(grep -lsaE '({OF_RUNS}|{OF_STANDBYS})=' /proc/[0-9]*/environ)
+}} 2>/dev/null </dev/null"""
+END = "unset railhead_uid railhead_df railhead_marked"  # old where the shell goes on
+_SUDO = "[ ${railhead_uid-$(id -u)} = 0 ] || sudo -n true && echo yes"
+_ENVS = """cd ~/.railhead/envs && for d in *; do
+  v=; read -r v <$d/.ok; [ "$v" = $d ] && echo $d
+done"""
 # The folder is not enough: an interrupted transfer may have left it empty.
 _UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
   [ -f $d/uv ] && [ -s $d/uv ] && [ -x $d/uv ] && echo $d
@@ -175,8 +185,9 @@ done"""
 # A process of a run has two variables in its environment, which its children inherit. root can read
 # those of other users too, who can set what they like: only this user's processes count.
 PROCESS_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
-u=$(id -u)
-for f in $(grep -lsa NAME= /proc/[0-9]*/environ); do
+u=${railhead_uid-$(id -u)}
+m=${railhead_marked-$(echo /proc/[0-9]*/environ)}
+for f in $([ "$m" ] && grep -lsa NAME= $m); do
   set -- $(ls -ldn "${f%/environ}"); [ "$3" = "$u" ] || continue
   p=${f#/proc/}; e=$(tr '\\0' '\\n' <$f); r=$(v NAME); h=$(v RAILHEAD_HOME)
   [ "$r" ] && [ "$h" = "$HOME" ] && printf '%s\\n' "${p%/environ} $r $h"
@@ -187,27 +198,31 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
     "user": ("id -un", _text),
     "os": ("cat /etc/os-release", _os),
     "arch": ("uname -m", _text),
-    "boot_id": ("cat /proc/sys/kernel/random/boot_id", _text),
+    "boot_id": ('read -r v </proc/sys/kernel/random/boot_id && echo "$v"', _text),
     "cores": ("getconf _NPROCESSORS_ONLN || nproc", lambda out: int(out.strip() or 1)),
-    "memory": ("sed -n 's/^MemTotal: *//p' /proc/meminfo", lambda out: _kilobytes(out)),
-    "disk_free": ('df -Pk "$HOME" | tail -n 1', lambda out: _kilobytes(" ".join(out.split()[3:4]))),
+    "memory": (  # the first line
+        'read -r v </proc/meminfo && echo "$v"',
+        lambda out: _kilobytes(out),
+    ),
+    "disk_free": (
+        system.HOME_DISK,
+        lambda out: _kilobytes(" ".join(system.last(out).split()[3:4])),
+    ),
     "pythons": (_PYTHON_SEARCH, _pythons),
     "tools": (_TOOL_SEARCH, _pairs),
     "openmpi": ("mpirun --version", _openmpi),
     "mpi_headers": (
-        "command -v mpicxx && find -L $(mpicxx --showme:incdirs) -maxdepth 1 -name mpi.h",
+        "command -v mpicxx && for d in $(mpicxx --showme:incdirs); do"
+        " [ -e $d/mpi.h ] && echo $d/mpi.h; done",
         lambda out: "mpi.h" in out,
     ),
     "gpus": (gpu.NAMES, lambda out: tuple(lines(out))),
-    "root": ("id -u", lambda out: out.strip() == "0"),
+    "root": ('echo "${railhead_uid-$(id -u)}"', lambda out: out.strip() == "0"),
     "sudo": (_SUDO, lambda out: "yes" in out),
     "apt": ("command -v apt-get", lambda out: bool(out.strip())),
     "inside": ('echo "$SSH_CONNECTION"', _inside),
     "addresses": ("ip -o addr show", _addresses),
-    "envs": (
-        'cd ~/.railhead/envs && for d in *; do [ "$(cat $d/.ok)" = $d ] && echo $d; done',
-        lambda out: frozenset(lines(out)),
-    ),
+    "envs": (_ENVS, lambda out: frozenset(lines(out))),
     "uvs": (_UV_SEARCH, lambda out: frozenset(lines(out))),
     "cluster_key": (_CLUSTER_KEY, lambda out: out.strip() or None),
     "authorized": (
@@ -236,13 +251,14 @@ def script() -> str:
         for name, (command, _) in FACTS.items()
         if name != "egress"  # runs in the background of all others; its result is read last
     )
-    return "\n".join([egress.BEGIN, gpu.BEGIN, *commands, "echo; echo @fact egress", egress.END])
+    begin, end = [egress.BEGIN, gpu.BEGIN, BEGIN], [END, "echo; echo @fact egress", egress.END]
+    return "\n".join([*begin, *commands, *end])
 
 
 def _grouped(command: str) -> str:
     """A command, in a subshell (0.8 ms) only where it would change the shell: its folder, its
     variables, whether it continues."""
-    changes = re.search(r"\b(cd|exit|set|shift|for|while)\b|=", command)
+    changes = re.search(r"\b(cd|exit|set|shift|for|while|read)\b|=", command)
     return f"( {command}\n)" if changes else f"{{ {command}\n}}"
 
 

@@ -84,6 +84,11 @@ def _secure_boot(out: str) -> bool | None:
     return False if status == "0" or any(word in status for word in off) else None
 
 
+def last(out: str) -> str:
+    """The line of one disk, after the head."""
+    return out.strip().rpartition("\n")[2]
+
+
 def _clock(out: str) -> float:
     """The time from `date`; without it, the boot time plus the uptime."""
     return sum(float(m[0]) for m in map(re.compile(r"\d+(?:\.\d+)?").match, lines(out)) if m)
@@ -108,7 +113,7 @@ done; [ "$v" ] || exit 0
 # dpkg --audit takes 13 ms of CPU, and this 2: what it finds besides, no configure mends.
 _DPKG_BROKEN = """s='[a-z]+ reinstreq|.* (half-installed|half-configured|unpacked|triggers-[a-z]+)'
 grep -qE "^Status: ($s)" /var/lib/dpkg/status && dpkg --audit
-ls /var/lib/dpkg/updates"""
+for f in /var/lib/dpkg/updates/*; do [ -e "$f" ] && echo "$f"; done"""
 _INSTALLED = (
     "dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\\n' '*nvidia*' '*openmpi*' "
     "'linux-image*' 'linux-headers*' 'linux-aws*' 'linux-gcp*' 'linux-generic*' 'cuda*'"
@@ -116,14 +121,22 @@ _INSTALLED = (
 _SECURE_BOOT = """if [ -d /sys/firmware/efi ]; then
   mokutil --sb-state || tail -c 1 /sys/firmware/efi/efivars/SecureBoot-* | tr '\\000\\001' 01
 elif [ -d /sys/class ]; then echo no EFI; fi"""
+HOME_DISK = """printf '%s\\n' "${railhead_df-$(df -Pk "$HOME")}\""""
+_RELEASE = "read -r v </proc/sys/kernel/osrelease"
 _CLOCK = """date +%s.%N || {
   while read -r k v; do [ "$k" = btime ] && echo "$v"; done </proc/stat
   read -r v k </proc/uptime && echo "$v"
 }"""
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "kernel": ("cat /proc/sys/kernel/osrelease || uname -r", lambda out: out.strip()),
-    "headers": ("[ -e /lib/modules/$(uname -r)/build/Makefile ] && echo yes", lambda o: "yes" in o),
+    "kernel": (
+        f'{_RELEASE} && echo "$v" || uname -r',
+        lambda out: out.strip(),
+    ),
+    "headers": (
+        f"{_RELEASE} || v=$(uname -r)\n[ -e /lib/modules/$v/build/Makefile ] && echo yes",
+        lambda out: "yes" in out,
+    ),
     "cloud": ("cd /sys/class/dmi/id && cat sys_vendor product_name bios_version", _cloud),
     "cloud_init": ("command -v cloud-init && cloud-init status --long", _cloud_init),
     "apt_busy": (_APT_SEARCH, _apt_busy),
@@ -138,5 +151,5 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "systemd": ("[ -d /run/systemd/system ] && echo yes", lambda out: "yes" in out),
     "clock": (_CLOCK, _clock),
     "disks": ("df -Pk / /usr /var /boot", _disks),
-    "home_on": ('df -Pk "$HOME" | tail -n 1', lambda out: "".join(out.split(None, 5)[5:]).strip()),
+    "home_on": (HOME_DISK, lambda out: "".join(last(out).split(None, 5)[5:]).strip()),
 }

@@ -103,8 +103,8 @@ MUTANTS = [
     Mutant(
         what="an environment whose installation was interrupted counts as complete",
         file="bootstrap/facts/host.py",
-        old='[ "$(cat $d/.ok)" = $d ] && echo $d; done',
-        new="[ -e $d/.ok ] && echo $d; done",
+        old='[ "$v" = $d ] && echo $d\n',
+        new="[ -e $d/.ok ] && echo $d\n",
         caught_by=(f"{FIRST_CONTACT}::test_what_is_under_the_home_is_found",),
     ),
     Mutant(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from bootstrap.facts.host import (
     parse,
     parse_route,
     route_script,
+    script,
 )
 
 RECORDED = sorted((CASES / "facts").glob("*.json"))
@@ -149,3 +153,23 @@ def hosts(pythons: list[list[str]], apt: bool = True) -> dict[str, HostFacts]:
         f"h{i}": replace(facts, pythons={v: f"/usr/bin/python{v}" for v in has})
         for i, has in enumerate(pythons, 1)
     }
+
+
+def test_a_program_that_several_facts_need_is_started_once(tmp_path: Path) -> None:
+    """Each is a process of its host at each command."""
+    most = {"df": 2, "id": 2, "cat": 3, "uname": 1, "find": 0}
+    for name in most:
+        real = shutil.which(name)
+        text = f'#!/bin/sh\necho {name} >>{tmp_path}/started\nexec {real} "$@"\n'
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    variables = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin", "railhead_smi": ""}
+    done = subprocess.run(
+        ["sh", "-c", script()], env=variables, capture_output=True, text=True, check=True
+    )
+    assert parse(done.stdout).cores > 0
+    started = Counter((tmp_path / "started").read_text().split())
+    assert {name: started[name] for name in most if started[name] > most[name]} == {}
+    alone = FACTS["disk_free"][0]
+    shown = subprocess.run(["sh", "-c", alone], env=variables, capture_output=True, text=True)
+    assert FACTS["disk_free"][1](shown.stdout) > 0
