@@ -28,7 +28,6 @@ from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.host.base.programs import SHARED
 from bootstrap.inventory import caches, local_state
 
-REPO = Path(__file__).resolve().parents[1]
 FAB = Path(sys.executable).with_name("fab")
 LIMIT = 0.5  # seconds
 TIMES_FABRIC = 2
@@ -64,13 +63,13 @@ def ready(home: Path) -> None:
     (home / "work" / "step.py").write_text(STEP)
     local_cluster.start("start", 2)
     local_state.save_cluster(local_state.load_cluster("start"))
-    subprocess.run([str(FAB), "-r", str(REPO), "bootstrap"], cwd=home / "work", check=True)
+    subprocess.run([str(FAB), "bootstrap"], cwd=home / "work", check=True)
 
 
 def ours(home: Path) -> tuple[float, dict[str, float]]:
     """Seconds to the first step of `fab train`, and the seconds of its parts."""
     begin = time.time()
-    argv = [str(FAB), "-r", str(REPO), "train", "--script", "step.py"]
+    argv = [str(FAB), "train", "--script", "step.py"]
     done = subprocess.run(argv, cwd=home / "work", text=True, capture_output=True)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
