@@ -36,6 +36,7 @@ NOT_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + STEPPED + b"\n]")
 LIBC = ctypes.CDLL(None)
 REMOVE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 LONGEST_TAG = 64
+LAST = 64  # bytes of a rank by which the place in its output is known again
 LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
 
 
@@ -85,6 +86,8 @@ class MpirunOutput:
         self.stepped: set[int] = set()  # ranks that have completed a step
         # {rank: when its last line was printed, by its host's clock, in seconds since 1970}
         self.printed: dict[int, float] = {}
+        self.counts: dict[int, int] = {}  # {rank: bytes of text, with its times}
+        self.lasts: dict[int, bytes] = {}  # {rank: the last of these}
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Add output; yields the lines that are now complete."""
@@ -93,13 +96,22 @@ class MpirunOutput:
         ready, self.raw = self.raw[:complete], self.raw[complete:]
         yield from self._split(ready)
 
+    def rest(self, rank: int, text: bytes) -> Iterator[tuple[int, bytes]]:
+        """Add what a rank has printed and mpirun has not passed on; as `feed`."""
+        yield from self._of_rank(rank, text)
+
+    def drain(self) -> Iterator[tuple[int, bytes]]:
+        """Yield what is left of mpirun's output."""
+        yield from self._split(self.raw)
+        self.raw = b""
+
     def close(self) -> Iterator[tuple[int, bytes]]:
         """Yield the remaining lines, which have no END."""
-        yield from self._split(self.raw)
+        yield from self.drain()
         for rank, text in self.unfinished.items():
             if line := self._unstamped(rank, text):
                 yield rank, line
-        self.raw, self.unfinished = b"", {}
+        self.unfinished = {}
 
     def _without_half_a_tag(self) -> int:
         """The length of `raw` before a possibly incomplete tag, or one that a blank may follow."""
@@ -120,29 +132,30 @@ class MpirunOutput:
         if GUARD in text:
             self.framed.add(self.rank)
         if self.rank not in self.framed:  # of mpirun, or of the shell that starts the rank
-            yield from self._of_rank(text.replace(b"\n", END))
+            yield from self._of_rank(self.rank, text.replace(b"\n", END))
             return
         frame, end, rest = text.partition(b"\n")
-        yield from self._of_rank(frame)
+        yield from self._of_rank(self.rank, frame)
         if end:
             self.rank = MPIRUN
         if rest:
             yield from self._lines(rest)
 
-    def _of_rank(self, text: bytes) -> Iterator[tuple[int, bytes]]:
-        self.active.add(self.rank)
+    def _of_rank(self, rank: int, text: bytes) -> Iterator[tuple[int, bytes]]:
+        self.active.add(rank)
         if ENDED in text:
-            self.ended.add(self.rank)
+            self.ended.add(rank)
         if STEPPED in text:
-            self.stepped.add(self.rank)
-        *lines, unfinished = (self.unfinished.get(self.rank, b"") + NOT_TEXT.sub(b"", text)).split(
-            END
-        )
+            self.stepped.add(rank)
+        text = NOT_TEXT.sub(b"", text)
+        self.counts[rank] = self.counts.get(rank, 0) + len(text)
+        self.lasts[rank] = (self.lasts.get(rank, b"") + text)[-LAST:]
+        *lines, unfinished = (self.unfinished.get(rank, b"") + text).split(END)
         if len(unfinished) > LONGEST_LINE:
             lines, unfinished = [*lines, unfinished], b""
-        self.unfinished[self.rank] = unfinished
+        self.unfinished[rank] = unfinished
         for line in lines:
-            yield self.rank, self._unstamped(self.rank, line)
+            yield rank, self._unstamped(rank, line)
 
     def _unstamped(self, rank: int, line: bytes) -> bytes:
         """A line without its times, the last of which is noted."""

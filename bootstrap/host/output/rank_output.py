@@ -24,6 +24,7 @@ from railhead.documents.runs.evaluation import Reported
 from railhead.documents.runs.run import RunDocument, Script
 from railhead.documents.runs.stall import Stall
 
+from . import kept_output
 from .keras_lines import KerasLines
 from .metric_lines import MetricLines
 from .mpirun_output import MPIRUN, Heartbeats, MpirunFile, MpirunOutput
@@ -35,6 +36,7 @@ LATEST = 600.0  # seconds at most between a line and its arrival here
 RECORD = b"@railhead "
 HEAD = 1000  # of mpirun's own lines are kept: the first ones have the cause
 LOG_LIMIT = 50_000_000  # bytes; then a rank's log is rotated, one older part is kept
+WAITING = 1 << 20  # bytes of lines that wait for a full disk; of more, the last
 TAIL, LONGEST_MESSAGE = 20, 60  # lines; of a log, and of the text of an exception
 # What Horovod and TensorFlow print, again and again, while ranks wait for each other.
 STALLED = re.compile(
@@ -60,7 +62,8 @@ class WriteErrors:
 
 
 class LogFile:
-    """A log file of whole lines; over `limit` bytes it is rotated once."""
+    """A log file of whole lines; over `limit` bytes it is rotated once. On a full disk, the last
+    lines wait until it has room."""
 
     def __init__(self, path: str, write_errors: WriteErrors, limit: float = float("inf")) -> None:
         self.path, self.write_errors, self.limit = path, write_errors, limit
@@ -68,6 +71,8 @@ class LogFile:
         self.size = 0
         self.tail: deque[bytes] = deque(maxlen=LONGEST_MESSAGE)
         self.lock = threading.Lock()
+        self.waiting: deque[bytes] = deque()  # lines that could not be written so far
+        self.waiting_bytes = 0
         try:
             self._open()
         except OSError as error:
@@ -76,16 +81,31 @@ class LogFile:
     def add(self, line: bytes) -> None:
         """Add a line, given without its newline. A failed write is counted."""
         self.tail.append(line)
-        try:
-            with self.lock:
-                self._write(line + b"\n")
-        except OSError as error:
-            self.write_errors.add(error)
+        with self.lock:
+            self.waiting.append(line + b"\n")
+            self.waiting_bytes += len(line) + 1
+            self._write_waiting()
+
+    def flush(self) -> None:
+        """Write what waits, if the disk has room now."""
+        with self.lock:
+            self._write_waiting()
 
     def close(self) -> None:
         """Close the file; another LogFile can continue it."""
+        self.flush()
         if self.file is not None:
             self.file.close()
+
+    def _write_waiting(self) -> None:
+        try:
+            while self.waiting:
+                self._write(self.waiting[0])
+                self.waiting_bytes -= len(self.waiting.popleft())
+        except OSError as error:
+            self.write_errors.add(error)
+            while self.waiting_bytes > WAITING:
+                self.waiting_bytes -= len(self.waiting.popleft())
 
     def lines(self) -> list[str]:
         """The last lines, each in its final state on a terminal. The exception of a traceback comes
@@ -180,7 +200,8 @@ class RunOutput:
         self.secrets = Secrets(secrets)
         self.metrics = LogFile(f"{folder}/results/metrics.jsonl", write_errors)
         self.logs = {rank: self.open_log(rank) for rank in (MPIRUN, *range(run.size))}
-        self.source = MpirunFile()  # mpirun's stdout
+        self.source, self.splitter = MpirunFile(), MpirunOutput()  # mpirun's stdout
+        kept_output.remove(folder)
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
         self.finished: set[int] = set()  # ranks that have reported the exit code 0
@@ -195,6 +216,7 @@ class RunOutput:
         self.energy = {} if energy is None else energy
         self.carbon_added = time.monotonic()
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
+        self.has_ended = False  # whether all that mpirun has passed on is read
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.progress = Progress()
         self.ahead: dict[int, float] = {}  # {host: least seconds from its clock to ours}
@@ -207,10 +229,9 @@ class RunOutput:
     def read(self, process: subprocess.Popen[bytes]) -> None:
         """Read the output of all ranks from mpirun's stdout until mpirun ends."""
         try:
-            splitter, updated = MpirunOutput(), 0.0
+            splitter, updated = self.splitter, 0.0
             while data := self.next_output(process, splitter):
-                for rank, line in splitter.feed(data):
-                    self.add_line(rank, self.secrets.redact(line), splitter.printed.get(rank))
+                self.add_lines(splitter.feed(data))
                 self.heartbeats.received(splitter.active)
                 self.heartbeats.ended(splitter.ended)
                 self.progress.step(splitter.stepped)
@@ -221,10 +242,24 @@ class RunOutput:
                 if time.monotonic() - updated > 0.5:
                     updated = time.monotonic()
                     self.note_unfinished(splitter)
-            for rank, line in splitter.close():
-                self.add_line(rank, self.secrets.redact(line), splitter.printed.get(rank))
+            self.add_lines(splitter.drain())
         except BaseException as error:  # the main thread raises it
             self.broken = error
+
+    def add_lines(self, lines: Iterable[tuple[int, bytes]]) -> None:
+        """Handle lines, while the splitter finds them."""
+        for rank, line in lines:
+            self.add_line(rank, self.secrets.redact(line), self.splitter.printed.get(rank))
+
+    def read_kept(self) -> None:
+        """Read what ranks of this host have printed and mpirun has not passed on, when they have
+        ended. Who failed is known from what it did pass on: these may have failed after that."""
+        self.has_ended, splitter = True, self.splitter
+        for rank in range(self.run.size):
+            if not self.run.host_of(rank):
+                known = splitter.counts.get(rank, 0), splitter.lasts.get(rank, b"")
+                self.add_lines(splitter.rest(rank, kept_output.after(self.folder, rank, *known)))
+        self.add_lines(splitter.close())
 
     def next_output(self, process: subprocess.Popen[bytes], splitter: MpirunOutput) -> bytes:
         """The next output, b"" after the last; only the time of waiting for it counts as silence of
@@ -350,8 +385,11 @@ class RunOutput:
         self.metrics.add(json.dumps(record).encode())
 
     def close_metrics(self) -> str:
-        """Search the last lines; returns what went wrong, or ""."""
-        return self.metric_lines.close() if self.metric_lines else ""
+        """Search the last lines, and write those that wait; returns what went wrong, or ""."""
+        trouble = self.metric_lines.close() if self.metric_lines else ""
+        for log in (self.metrics, *self.logs.values()):
+            log.flush()
+        return trouble
 
     def add_record(self, rank: int, text: bytes, *, alone: bool) -> bool:
         """Store a record; False if the text is not a record.
@@ -363,7 +401,9 @@ class RunOutput:
             record = json.loads(text)
             kind = record["kind"]
             if kind == "ended":
-                self.add_end(rank, int(record["exit"]))
+                code = int(record["exit"])
+                if not self.has_ended:
+                    self.add_end(rank, code)
                 return True
             if kind == "gone" and self.is_chief(rank):
                 self.chief_gone = time.monotonic()

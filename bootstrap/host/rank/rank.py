@@ -32,6 +32,7 @@ from railhead.keras_patches import patch
 
 from ..attempts import cgroups
 from ..base import json_file, programs
+from ..output.kept_output import KeptOutput
 from ..output.mpirun_output import ALIVE, ENDED, FRAME, STEPPED, framed, stamp
 from ..stall import counter, dump
 from . import groups, keras_2, quick_import, rank_launcher, rank_link, stand_in
@@ -45,6 +46,7 @@ LINGER = 2.0  # seconds to forward the last output after the rank has ended
 GRACE = 5.0  # seconds between TERM and KILL, for a rank that its launcher left
 STEPS = 1.0  # seconds between two STEPPED
 MEASURED = 60.0  # seconds between two records of the energy so far
+KEPT: list[KeptOutput] = []  # in a helper: where all that it sends is kept, too
 GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, also where it could not report that
 
 
@@ -70,7 +72,9 @@ def be_rank(run: RunDocument, folder: str, orted: int, imports: Imports) -> int:
         from . import spare_start  # loaded only where it is needed
 
         spare = spare_start.SpareStart(run, folder, host, imports.steps)
-    redirect_output(GONE if chief else b"", check, imports.steps, measures=first, spare=spare)
+    kept = None if host else KeptOutput(folder, rank)
+    last_line = GONE if chief else b""
+    redirect_output(last_line, check, imports.steps, measures=first, spare=spare, kept=kept)
     dump.register()
     counter.provide(imports.steps.tick)
     set_environment(run, rank, folder)
@@ -204,13 +208,14 @@ def redirect_output(
     *,
     measures: bool = False,
     spare: spare_start.SpareStart | None = None,
+    kept: KeptOutput | None = None,
 ) -> None:
     """Send the output of this process and its children through a helper that marks line ends.
 
     The helper also sends heartbeats, which do not depend on what this process does. It adds
     `last_line` when this process has ended, whatever ended it, calls `check` with each heartbeat,
     and reports that `steps` has counted. `measures`: it reports the energy of this host, too;
-    `spare`: it starts that.
+    `spare`: it starts that; `kept`: it also puts the output there.
 
     mpirun receives frames (see mpirun_output). The helper is in no process group that mpirun kills:
     it still forwards the last output of a killed rank. It is not a child of this process either: a
@@ -230,6 +235,8 @@ def redirect_output(
         os.setsid()
         if os.fork() == 0:
             os.close(sink)
+            KEPT[:] = [kept] if kept else []
+            signal.signal(signal.SIGTERM, lambda *_: None)  # it ends with its rank
             heartbeat = Heartbeat(check, steps, started_sampler() if measures else None, spare)
             try:
                 forward_output(source, rank, heartbeat)
@@ -302,6 +309,8 @@ def link_check(run: RunDocument, folder: str, orted: int) -> Callable[[], None]:
 
 def send(data: bytes) -> None:
     """Write all of the data to mpirun; OSError if nobody reads it any more."""
+    for kept in KEPT:
+        kept.add(data)
     rest = memoryview(framed(data))
     while rest:
         rest = rest[os.write(1, rest[:FRAME]) :]

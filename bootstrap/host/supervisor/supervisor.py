@@ -131,6 +131,7 @@ class Supervisor:
             swept = end_processes.end_on_all_hosts(self.run, RUN, *self.kept)
             for reader, seconds in zip(readers, (BACKLOG, GRACE), strict=False):
                 reader.join(seconds)  # only now: leftover processes of a rank kept a pipe open
+        self.output.read_kept()
         self.note(self.output.close_metrics())
         self.check()
         self.evaluation = self.judged()

@@ -46,6 +46,11 @@ class Change:
         a file may have a time in the future."""
         return max(time.time() - self.mtime_ns / 1e9, now - self.since) >= REST
 
+    def is_complete(self, now: float) -> bool:
+        """Whether a file that was appended to is complete: it rests, and does not end with a line,
+        as a log does whose program has ended."""
+        return self.rests(now) and not self.ends[1].endswith(b"\n")
+
 
 class Changes:
     """Looks again and again at the files of a folder, without those that never change."""
@@ -86,7 +91,7 @@ class Changes:
         return {
             path
             for path, file in (self.files or {}).items()
-            if is_log(path) or file.is_log or (file.grows and not file.rests(now))
+            if is_log(path) or file.is_log or (file.grows and not file.is_complete(now))
         }
 
     def begun(self) -> dict[str, float]:

@@ -312,7 +312,7 @@ def printed(text: str) -> str:
 def test_a_folder_on_a_disk_that_is_full_for_a_while_ends_no_run(
     home: Path, folder: str, by: str
 ) -> None:
-    """Each folder that a run writes is its own disk. What comes after that is written again."""
+    """Each folder that a run writes is its own disk. What came meanwhile is written after that."""
     run = Run(home, "", program=PROGRAM)
     place = run.folder / folder
     place.mkdir(exist_ok=True)
@@ -332,7 +332,26 @@ def test_a_folder_on_a_disk_that_is_full_for_a_while_ends_no_run(
     finally:
         subprocess.run(["umount", "-l", str(place)], check=True)
     assert result["state"] == "succeeded"
-    assert log.endswith("after\n") and '"after"' in metrics
+    assert log.endswith("full\nafter\n") and '"full"' in metrics and '"after"' in metrics
+
+
+def test_what_mpirun_has_not_passed_on_is_in_log_and_metrics(home: Path) -> None:
+    """It reads nothing in the second after the death of a rank. Of another host's rank nothing is
+    known, and who failed is known from mpirun alone."""
+    metrics = [{"name": "loss", "pattern": r"loss: (\d+)"}]
+    run = Run(home, "", program=PROGRAM, metrics=metrics)
+    all_of_it = r"loss: 1\036loss: 2\036@railhead {\"kind\": \"ended\", \"exit\": 7}\036"
+    keeps = "; ".join(
+        f"printf '%019d\\n{all_of_it}' 0 >{run.folder}/output-{rank}" for rank in (0, 1)
+    )
+    dies = "echo 'mpirun noticed that process rank 1 with PID 9 on node b exited on signal 9' >&2"
+    run.mpirun(f"{keeps}; {says(0, 'loss: 1')}; {says(1, 'loss: 1')}; {dies}; exit 137")
+    result = run.result()
+    assert run.log("rank-0").splitlines()[:2] == ["loss: 1", "loss: 2"]
+    assert run.log("rank-1").splitlines()[:1] == ["loss: 1"] and "loss: 2" not in run.log("rank-1")
+    records = map(json.loads, (run.folder / "results/metrics.jsonl").read_text().splitlines())
+    assert [one["value"] for one in records if one["kind"] == "metric"] == [1, 2]
+    assert (result["culprit"]["rank"], result["culprit"]["signal"]) == (1, 9)
 
 
 @pytest.mark.parametrize(

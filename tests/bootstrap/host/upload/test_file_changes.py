@@ -103,3 +103,14 @@ def test_a_file_from_before_the_run_was_begun_when_it_was_complete(run: Path) ->
     changes.look()
     point = points.checkpoints(str(run), changes).newest
     assert point.begun == pytest.approx(point.at)
+
+
+def test_a_log_that_never_paused_is_not_a_checkpoint_after_its_program_has_ended(
+    run: Path, seen: Changes
+) -> None:
+    """A restart takes longer than the rest after which a file counts as complete."""
+    write(run, "model.h5", "1", age=30)
+    write(run, "log.csv", "1\n")
+    seen.look()
+    write(run, "log.csv", "2\n", age=3, mode="a")
+    assert 29 < time.time() - points.checkpoints(str(run), seen).newest.at < 31

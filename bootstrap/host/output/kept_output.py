@@ -1,0 +1,72 @@
+"""The last output of a rank on the chief, in two files: mpirun reads none in the second after the
+death of another rank, and what was printed then would be lost. Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+
+from ..base.regular_files import open_regular
+from .mpirun_output import NOT_TEXT
+
+SIZE = 1 << 19  # bytes of a file
+NAME = "output-{rank}"  # in the run's folder, and with OLDER behind it
+OLDER = ".1"
+HEAD = b"%019d\n"  # how many bytes the rank had printed before
+
+
+class KeptOutput:
+    """Keeps the last output of a rank, as far as the disk has room."""
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self.path = os.path.join(folder, NAME.format(rank=rank))
+        self.count, self.begin, self.file = 0, 0, -1
+
+    def add(self, data: bytes) -> None:
+        """Add what is sent to mpirun."""
+        text = NOT_TEXT.sub(b"", data)
+        try:
+            if self.file < 0 or self.count - self.begin > SIZE:
+                self._begin()
+            if text and os.write(self.file, text) != len(text):
+                raise OSError
+        except OSError:  # no room: what comes later begins another file
+            self._close()
+        self.count += len(text)
+
+    def _begin(self) -> None:
+        self._close()
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self.path, self.path + OLDER)
+        self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self.begin = self.count
+        os.write(self.file, HEAD % self.begin)
+
+    def _close(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+
+def after(folder: str, rank: int, received: int, last: bytes) -> bytes:
+    """What a rank has printed after so many bytes, which end with `last`; b"" where the files lack
+    it."""
+    path = os.path.join(folder, NAME.format(rank=rank))
+    text, start = b"", 0
+    for name in (path + OLDER, path):
+        with contextlib.suppress(OSError, ValueError), open_regular(name) as file:
+            begin = int(file.read(len(HEAD % 0)))
+            if begin != start + len(text):
+                text, start = b"", begin
+            text += file.read(2 * SIZE)
+    at = received - start
+    fits = 0 <= at <= len(text) and last.endswith(text[max(0, at - len(last)) : at])
+    return text[at:] if fits else b""
+
+
+def remove(folder: str) -> None:
+    """Remove what an earlier attempt has left."""
+    for path in glob.glob(os.path.join(glob.escape(folder), NAME.format(rank="*"))):
+        os.remove(path)
