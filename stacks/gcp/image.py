@@ -89,13 +89,13 @@ def _others(project: str, family: str, google: Google | None) -> str:
     """The command for a family that Google has retired: it takes one that exists."""
     ask = f"gcloud compute images list --project {project} --format 'value(family)'"
     try:
-        query = {"fields": "items(family,deprecated)", "maxResults": "500"}
-        images = (
-            google.get("compute", f"projects/{project}/global/images", **query) if google else {}
-        )
+        query = {"fields": "items(family,deprecated),nextPageToken", "maxResults": "500"}
+        path = f"projects/{project}/global/images"
+        pages = [*google.every("compute", path, **query)] if google else []
     except LookupFailed:
-        images = {}
-    named = [one.get("family", "") for one in images.get("items", ()) if "deprecated" not in one]
+        pages = []
+    images = [one for page in pages for one in page.get("items", ())]
+    named = [one.get("family", "") for one in images if "deprecated" not in one]
     if not (others := alike(family, named)):
         return (
             f"{ask}   # then: pulumi config set image projects/{project}/global/images/family/..."

@@ -4,56 +4,45 @@ API, which `fab` calls, over the same machines."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from engine.stack import Stack
 from standins.gcp.cloud import INSTANCE, Cloud, bundled_disks
-from standins.gcp.compute import Compute
+from standins.gcp.discovery import Request
 from standins.gcp.lists import Lists
-from standins.gcp.lists import serving as serving_lists
 from standins.gcp.plugin import serving
-from standins.gcp.rest import OVERRIDE
+from standins.gcp.server import Answer
+
+from bootstrap.clouds.gcp import rights
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"
 PROJECT = "p-12345"
 REGIONS = ("us-central1", "us-east1")
 
 
-LISTED = re.compile("/(disks|snapshots|addresses|firewalls|subnetworks|networks)$")
+class EndingCompute(Lists):
+    """Lists in which a machine that stops has stopped when it is looked at next."""
 
-
-class EndingCompute(Compute):
-    """Compute in which a machine that stops has stopped when it is looked at next. `lists` has what
-    `fab leaks` lists besides machines."""
-
-    lists: Lists
-
-    def answer(
-        self, method: str, path: str, body: Any, query: Mapping[str, str]
-    ) -> tuple[int, Any]:
-        """As Compute."""
-        if method == "GET" and path == "v1/projects":
-            return 200, {"projects": [{"projectId": PROJECT, "lifecycleState": "ACTIVE"}]}
-        if method == "GET" and LISTED.search(path) and "maxResults" in query:
-            return self.lists.answer("GET", f"/compute/compute/v1/{path}?{urlencode(query)}")
+    def answer(self, request: Request) -> Answer:
+        """As Lists."""
+        assert request.method in rights.CALLS or request.method.lower().endswith("list"), (
+            request.method
+        )
         for machine in self.instances.values():
-            if method == "GET" and machine["status"] == "STOPPING":
+            if machine["status"] == "STOPPING" and request.method.endswith((".get", "List")):
                 machine["status"] = "TERMINATED"
-        return super().answer(method, path, body, query)
+        return super().answer(request)
 
 
 class SharedCloud(Cloud):
     """The provider's cloud, whose machines are in Compute too."""
 
     compute: EndingCompute
-    lists_env: dict[str, str]  # the variables by which programs ask for lists
 
     def share(self, compute: EndingCompute) -> SharedCloud:
         """Put each machine into Compute; one that is deleted there is gone here."""
@@ -144,15 +133,12 @@ class OnGcp:
 
 def environment(cloud: SharedCloud, folder: Path) -> dict[str, str]:
     """The variables by which `fab` asks this cloud; the key of its account is in the folder."""
-    (folder / "account.json").write_text(json.dumps(account(cloud.compute.base)))
+    (folder / "account.json").write_text(json.dumps(account(cloud.compute.address)))
     return {
         "NO_PROXY": "127.0.0.1",
         "AWS_EC2_METADATA_DISABLED": "true",
         "GOOGLE_APPLICATION_CREDENTIALS": str(folder / "account.json"),
-        **cloud.lists_env,
-        f"{OVERRIDE}COMPUTE": cloud.compute.base,
-        f"{OVERRIDE}CLOUDRESOURCEMANAGER": cloud.compute.root,
-        f"{OVERRIDE}ORGPOLICY": cloud.compute.root,
+        **cloud.compute.environment,
     }
 
 
@@ -160,21 +146,16 @@ def environment(cloud: SharedCloud, folder: Path) -> dict[str, str]:
 def cloud() -> Iterator[tuple[SharedCloud, int]]:
     """An empty Google Cloud, whose quotas are enough for 8 machines, and the port of its
     provider."""
-    compute, in_each = EndingCompute(), [row for region in REGIONS for row in rows(8, region)]
-    server = compute.serve()
+    compute = EndingCompute(projects=[PROJECT])
+    in_each = [row for region in REGIONS for row in rows(8, region)]
     quotas = {
         "GPUS-ALL-REGIONS-per-project": rows(8),
         "NVIDIA-T4-GPUS-per-project-region": in_each,
         "PREEMPTIBLE-NVIDIA-T4-GPUS-per-project-region": in_each,
     }
     made = SharedCloud(quotas=quotas).share(compute)
-    compute.lists = Lists([PROJECT])
-    try:
-        with serving(made) as port, serving_lists(compute.lists) as made.lists_env:
-            yield made, port
-    finally:
-        server.shutdown()
-        server.server_close()
+    with compute.served(), serving(made) as port:
+        yield made, port
 
 
 @contextmanager
@@ -203,6 +184,6 @@ def account(base: str) -> dict[str, str]:
     return {
         "type": "service_account",
         "client_email": f"me@{PROJECT}.iam.gserviceaccount.com",
-        "token_uri": base.replace("/compute/v1/", "/token"),
+        "token_uri": f"{base}/token",
         "private_key": key.private_bytes(serialization.Encoding.PEM, form, plain).decode(),
     }

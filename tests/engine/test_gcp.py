@@ -16,7 +16,6 @@ from engine.stack import Done, Stack
 from standins.gcp.cloud import BUCKET, INSTANCE, MEMBER, Cloud
 from standins.gcp.plugin import serving
 from standins.gcp.rest import TOKEN, Rest
-from standins.gcp.rest import serving as serving_rest
 
 from bootstrap.inventory.document import from_document
 from railhead.documents.cluster import DocumentDeadline
@@ -237,7 +236,7 @@ def test_data_of_other_buckets_is_read_with_rights_that_come_and_go(
 def rest(stack: Stack, cloud: Cloud) -> Iterator[Rest]:
     """Google's REST APIs, which the program asks with the provider's token."""
     found = Rest()
-    with serving_rest(found) as env:
+    with found.served() as env:
         stack.env |= env
         cloud.token = TOKEN
         yield found

@@ -240,10 +240,13 @@ class GcpSite(CloudSite):
             self._add(host, str(4711 + number))
         ssh = [{"IPProtocol": "tcp", "ports": ["22"]}]
         rule = {"direction": "INGRESS", "allowed": ssh, "network": NETWORK}
-        self._compute.firewalls = [
+        rules = [
             rule | {"targetTags": ["railhead-c"], "sourceRanges": [*self.networks]},
             rule | {"network": f"{NETWORK}-other", "sourceRanges": ["0.0.0.0/0"]},
         ]
+        project = str(self.inventory.chief.id).partition("/zones/")[0]
+        for number, one in enumerate(rules):
+            self._compute.add(f"{project}/global/firewalls/f-{number}", **one)
         self.servers = [self._compute.serve(), self._store.serve()]
         client = GoogleClient(
             requests.Session(), f"{self._store.base}/", compute=self._compute.base

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from railhead.documents.lazy import dataclass
 from railhead.documents.times import moment
 
-from .listed import Aggregated, OfScope
+from .listed import Aggregated, OfScope, Page
 
 STATES = {
     "PENDING": "starting",
@@ -217,7 +217,7 @@ class Firewall:
 
 
 @dataclass(frozen=True)
-class Firewalls:
+class Firewalls(Page):
     """The answer of firewalls.list."""
 
     items: tuple[Firewall, ...] = ()

@@ -167,7 +167,8 @@ class Gcp:
         """The networks that firewall rules for the chief's network and tags name."""
         chief = self._get(Instance, _path(self.inventory.chief)) or Instance()
         path = f"projects/{_parts(self.inventory.chief)[0]}/global/firewalls"
-        listed = self._client.get(Firewalls, path).items
+        pages = self._client.pages(Firewalls, path, {})
+        listed = [rule for page in pages for rule in page.items]
         rules = [rule for rule in listed if rule.network == chief.interface.network]
         return networks_of(rules, chief.tags.items, self.inventory.chief.port or 22)
 

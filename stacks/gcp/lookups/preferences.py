@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...quotas import EVERYWHERE, QuotaNeed
-from .rest import MOST_PAGES, Google
+from .rest import Google
 
 
 def dimensions(need: QuotaNeed) -> dict[str, str]:
@@ -75,13 +75,8 @@ def every(google: Google) -> Iterator[dict[str, Any]]:
         LookupFailed: Cloud Quotas does not answer.
     """
     path = f"v1/projects/{google.project}/locations/global/quotaPreferences"
-    query: dict[str, str] = {}
-    for _ in range(MOST_PAGES):
-        page = google.get("cloudquotas", path, **query)
+    for page in google.every("cloudquotas", path):
         yield from page.get("quotaPreferences", ())
-        if not page.get("nextPageToken"):
-            return
-        query = {"pageToken": page["nextPageToken"]}
 
 
 def _amount(amounts: dict[str, Any], key: str) -> float | None:

@@ -78,9 +78,18 @@ class Google:
             LookupFailed: Google refuses, or cannot be reached.
         """
         query = {"filter": wanted, "maxResults": "500"}
-        for _ in range(MOST_PAGES):
-            page = self.get("compute", f"projects/{self.project}/{path}", **query)
+        for page in self.every("compute", f"projects/{self.project}/{path}", **query):
             yield from page.get("items", {}).items()
+
+    def every(self, api: str, path: str, **query: str) -> Iterator[dict[str, Any]]:
+        """Each page of a list.
+
+        Raises:
+            LookupFailed: Google refuses, or cannot be reached.
+        """
+        for _ in range(MOST_PAGES):
+            page = self.get(api, path, **query)
+            yield page
             if not page.get("nextPageToken"):
                 return
             query["pageToken"] = page["nextPageToken"]

@@ -36,11 +36,9 @@ def read(own_id: str, location: Location, google: Google | None) -> Usage | None
             EVERYWHERE: google.get("compute", project),
             location.region: google.get("compute", f"{project}/regions/{location.region}"),
         }
-        ours = google.get(
-            "compute",
-            f"{project}/zones/{location.zone}/instances",
-            filter=f"labels.{ID}={own_id}",
-        )
+        path, wanted = f"{project}/zones/{location.zone}/instances", f"labels.{ID}={own_id}"
+        pages = google.every("compute", path, filter=wanted)
+        own = [one for page in pages for one in page.get("items", ())]
     except LookupFailed as why:
         pulumi.log.warn(f"Compute does not say what is in use: {why}")
         return None
@@ -49,7 +47,6 @@ def read(own_id: str, location: Location, google: Google | None) -> Usage | None
         for place, response in places.items()
         for row in response.get("quotas", ())
     }
-    own = ours.get("items", ())
     return Usage(states, len(own), sum(one.get("status") in RUNNING for one in own))
 
 

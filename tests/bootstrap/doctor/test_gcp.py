@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import requests
-from standins.gcp.compute import Compute
+from standins.gcp.lists import Lists
 
-from bootstrap.clouds.gcp import examiner, policies
-from bootstrap.clouds.gcp.client import OVERRIDE, GoogleClient
+from bootstrap.clouds.gcp import examiner, policies, rights
+from bootstrap.clouds.gcp.client import GoogleClient
 from bootstrap.clouds.request import StackRequest
 from railhead.documents.doctor import Check
 from stacks.gcp.image import FAMILIES
@@ -29,29 +29,27 @@ class Session(requests.Session):
 
 
 @pytest.fixture
-def compute(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compute]:
-    cloud = Compute()
-    server = cloud.serve()
-    for api in ("CLOUDRESOURCEMANAGER", "ORGPOLICY"):
-        monkeypatch.setenv(f"{OVERRIDE}{api}", cloud.root)
-    yield cloud
-    server.shutdown()
-    server.server_close()
+def compute(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lists]:
+    cloud = Lists(calls=rights.CALLS)
+    with cloud.served() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield cloud
 
 
-def checks(compute: Compute, **config: str) -> dict[str, Check]:
+def checks(compute: Lists, **config: str) -> dict[str, Check]:
     client = GoogleClient(Session(), compute=compute.base)
     request = StackRequest("gcp", CONFIG | config, stack="dev")
     return {check.name: check for check in examiner.checks(request, client)}
 
 
-def test_a_user_with_all_rights_is_not_stopped(compute: Compute) -> None:
+def test_a_user_with_all_rights_is_not_stopped(compute: Lists) -> None:
     found = checks(compute)
     assert {check.state for check in found.values()} == {"ok"}
     assert "me@p-12345.iam" in found["credentials"].evidence
 
 
-def test_missing_permissions_are_named(compute: Compute) -> None:
+def test_missing_permissions_are_named(compute: Lists) -> None:
     compute.missing = {"compute.instances.create", "storage.buckets.create"}
     assert "storage.buckets.create" in checks(compute)["rights"].evidence
     assert checks(compute)["rights"].state == "blocks"
@@ -128,7 +126,7 @@ def denied(*values: str, allow: tuple[str, ...] = ()) -> Any:
     ],
 )  # fmt: skip
 def test_a_policy_is_evaluated_as_google_does(
-    compute: Compute, constraint: str, policy: Any, config: dict[str, str], state: str
+    compute: Lists, constraint: str, policy: Any, config: dict[str, str], state: str
 ) -> None:
     compute.policies = {constraint: policy}
     found = checks(compute, **{"name": "gpu", **config})
@@ -154,7 +152,7 @@ def test_a_policy_is_evaluated_as_google_does(
     ],
 )  # fmt: skip
 def test_a_managed_constraint_counts_as_its_older_form(
-    compute: Compute, managed: str, rule: Any, config: dict[str, str], state: str
+    compute: Lists, managed: str, rule: Any, config: dict[str, str], state: str
 ) -> None:
     """A new organisation has them; the older API does not show them."""
     compute.managed = {managed: rule}
@@ -173,7 +171,7 @@ def test_a_managed_constraint_counts_as_its_older_form(
     ],
 )
 def test_policies_that_are_not_shown_are_unknown_with_who_can_read_them(
-    compute: Compute, why: str, command: str
+    compute: Lists, why: str, command: str
 ) -> None:
     compute.no_policies = why
     found = {n: check for n, check in checks(compute).items() if n.startswith("polic")}
@@ -192,7 +190,7 @@ def test_the_default_image_is_that_of_the_stacks() -> None:
             assert project == f"projects/{FAMILIES[image][0]}", (machine, gpu)
 
 
-def test_rights_that_a_stack_can_do_without_are_not_missed(compute: Compute) -> None:
+def test_rights_that_a_stack_can_do_without_are_not_missed(compute: Lists) -> None:
     compute.missing = {"compute.networks.create", "compute.subnetworks.delete"}
     assert checks(compute, network="shared")["rights"].state == "ok"
     assert checks(compute)["rights"].state == "blocks"
@@ -200,17 +198,17 @@ def test_rights_that_a_stack_can_do_without_are_not_missed(compute: Compute) -> 
     assert checks(compute)["rights"].state == "ok"
 
 
-def test_a_full_quota_of_networks_blocks_unless_one_is_named(compute: Compute) -> None:
-    compute.quotas = {"NETWORKS": (5.0, 5.0)}
+def test_a_full_quota_of_networks_blocks_unless_one_is_named(compute: Lists) -> None:
+    compute.quotas = {"global": {"NETWORKS": (5.0, 5.0)}}
     assert checks(compute)["quota NETWORKS"].state == "blocks"
     assert "quota NETWORKS" not in checks(compute, network="default")
 
 
-def test_without_access_only_the_credentials_are_reported(compute: Compute) -> None:
+def test_without_access_only_the_credentials_are_reported(compute: Lists) -> None:
     compute.denied = (403, "forbidden")
     assert [(c.name, c.state) for c in checks(compute).values()] == [("credentials", "blocks")]
 
 
-def test_a_config_without_a_project_is_refused_first(compute: Compute) -> None:
+def test_a_config_without_a_project_is_refused_first(compute: Lists) -> None:
     assert checks(compute, project="")["project"].next.startswith(f"{SET} project ")
     assert not compute.requests

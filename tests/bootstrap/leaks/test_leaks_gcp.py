@@ -13,7 +13,7 @@ from standins.pulumi_command import exported, resource
 pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
 requests = pytest.importorskip("requests", reason="scripts/setup --stacks installs it")
 
-from standins.gcp.lists import Lists, serving  # noqa: E402
+from standins.gcp.lists import Lists  # noqa: E402
 
 from bootstrap.clouds.gcp import areas, gcs, leftovers  # noqa: E402
 from bootstrap.clouds.gcp import client as gcp_client  # noqa: E402
@@ -36,15 +36,15 @@ def google(
     no_cloud: None, has_stacks: HasStacks, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lists]:
     """The project of the credentials."""
-    lists = Lists([OURS])
+    lists = Lists(projects=[OURS])
     has_stacks("dev", export=state(OURS, LIVES))
-    with serving(lists) as environment:
+    with lists.served() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
 
         def connect() -> gcp_client.GoogleClient:
             compute = environment["CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"]
-            return gcp_client.GoogleClient(requests.Session(), f"{lists.base}/storage/", compute)
+            return gcp_client.GoogleClient(requests.Session(), f"{lists.address}/storage/", compute)
 
         monkeypatch.setattr(areas, "connect", connect)
         monkeypatch.setattr(areas, "default_project", lambda: OURS)
@@ -191,7 +191,7 @@ def test_a_bucket_with_objects_stays_unless_its_content_goes_too(
 def test_a_bucket_that_a_killed_up_left_is_removed_by_its_id_where_it_is_empty(
     google: Lists,
 ) -> None:
-    client = gcp_client.GoogleClient(requests.Session(), f"{google.base}/storage/")
+    client = gcp_client.GoogleClient(requests.Session(), f"{google.address}/storage/")
     full, empty, bobs = (f"gpu-{name}" for name in ("full", "empty", "bobs"))
     for name, cluster_id in ((full, LOST), (empty, LOST), (bobs, BOBS)):
         google.buckets[name] = {"name": name, "project": OURS, "labels": labels("ann", cluster_id)}
@@ -219,7 +219,7 @@ def test_a_zone_that_google_does_not_reach_is_named_and_ends_with_1(
     google: Lists, run: Run
 ) -> None:
     lost = whole_cluster(google, "ann", LOST)
-    google.unreachable = {"us-east1-c"}
+    google.warned = ("zones/us-east1-c",)
     report, error = run(end=True, yes=True)
     (area,) = (area for area in report.areas if area.is_missing)
     assert area.name == OURS and "us-east1-c" in area.reason and error and OURS in error.message

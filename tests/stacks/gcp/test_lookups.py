@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from standins.gcp.rest import Rest
+from standins.gcp.rest import Rest, machines
 
 from stacks.machine_types import gcp as machine_types
 from tests.stacks.mocks import refused
@@ -83,26 +83,26 @@ def test_an_n1_machine_needs_a_zone_with_its_type_too() -> None:
 
 def test_new_machines_join_those_that_exist() -> None:
     """Whatever zone comes first in Compute's lists by now; configured zones count before."""
-    there = Rest(zones={T4: ["us-central1-a", "us-central1-c"]}, zone="us-central1-c")
-    there.instances = {"t4-1": "TERMINATED", "t4-77": "RUNNING"}
+    there = Rest(zones={T4: ["us-central1-a", "us-central1-c"]})
+    there.instances = machines({"t4-1": "TERMINATED", "t4-77": "RUNNING"}, "us-central1-c")
     with asking(there) as token:
         hosts = made(world(**token)).every(INSTANCE)
         assert {host.inputs["zone"] for host in hosts} == {"us-central1-c"}
         elsewhere = made(world(**token), zones=("us-central1-a",)).every(INSTANCE)
         assert {host.inputs["zone"] for host in elsewhere} == {"us-central1-a"}
-        there.instances = {"t4-77": "RUNNING"}
+        there.instances = machines({"t4-77": "RUNNING"}, "us-central1-c")
         hosts = made(world(**token)).every(INSTANCE)
     assert {host.inputs["zone"] for host in hosts} == {"us-central1-a"}, "not one of this config"
 
 
 def test_machines_in_no_state_are_named_after_an_up() -> None:
     """As SIGKILL of Pulumi leaves them: with the stack's id, and not in its config."""
-    there = Rest(instances={"t4-1": "RUNNING", "t4-9": "RUNNING"})
+    there = Rest(instances=machines({"t4-1": "RUNNING", "t4-9": "RUNNING"}))
     with asking(there) as token:
         text = made(world(**token)).text
     assert "projects/p-12345/zones/us-central1-a/instances/t4-9: machines with this" in text
     assert "fab teardown --destroy --stack" in text and "instances/t4-1" not in text
-    with asking(Rest(refused={"compute.instances.aggregatedList": 403})) as token:
+    with asking(Rest(refused={"compute.instances.aggregatedList": (403, "forbidden")})) as token:
         assert "machines with this stack's id cannot be counted" in made(world(**token)).text
 
 
@@ -140,7 +140,7 @@ def test_machines_that_are_no_n1_have_no_attached_gpus(name: str) -> None:
 
 
 def test_without_an_answer_our_table_decides_and_a_zone_is_taken_at_its_word() -> None:
-    there = Rest(refused={"compute.acceleratorTypes.aggregatedList": 403})
+    there = Rest(refused={"compute.acceleratorTypes.aggregatedList": (403, "forbidden")})
     with asking(there) as token:
         cluster = made(world(**token))
         assert "Compute does not list its machines, our table decides" in cluster.text
@@ -205,11 +205,15 @@ def test_with_the_role_the_key_and_the_user_os_login_is_accepted() -> None:
             "common-cu128-ubuntu-2404-nvidia-575",
         ),
         ({}, {}, LIST),
-        ({"common-cu129-ubuntu-2404-nvidia-590": ""}, {"compute.images.list": 403}, LIST),
+        (
+            {"common-cu129-ubuntu-2404-nvidia-590": ""},
+            {"compute.images.list": (403, "forbidden")},
+            LIST,
+        ),
     ],
 )
 def test_a_retired_family_names_those_that_exist(
-    families: dict[str, str], refused_: dict[str, int], command: str
+    families: dict[str, str], refused_: dict[str, tuple[int, str]], command: str
 ) -> None:
     with asking(Rest(families=families, refused=refused_)) as token:
         there = world(**token, getImage=refuse)
@@ -221,12 +225,14 @@ def test_a_retired_family_names_those_that_exist(
 def test_names_of_anothers_machines_are_refused_before_anything_is_made() -> None:
     """Google has each name once in a project; the message names the owner and a free name."""
     theirs = {"railhead-cluster": "t4", "railhead-owner": "ben", "railhead-id": "ffffffffffff"}
-    taken = Rest(others={"t4-2": theirs, "t4-ann-1": {**theirs, "railhead-cluster": "t4-ann"}})
+    other = machines({"t4-ann-1": "RUNNING"}, labels={**theirs, "railhead-cluster": "t4-ann"})
+    taken = Rest(instances={**machines({"t4-2": "RUNNING"}, labels=theirs), **other})
     message = denied(taken)
     assert "t4-2 (t4-2, owner ben, id ffffffffffff)" in message
     assert message.endswith("next: pulumi config set name t4-2")
     assert "fab adopt ffffffffffff" in denied(taken, owner="ben")
-    with asking(Rest(others={"t4-9": theirs}, instances={"t4-1": "RUNNING"})) as token:
+    both = {**machines({"t4-9": "RUNNING"}, labels=theirs), **machines({"t4-1": "RUNNING"})}
+    with asking(Rest(instances=both)) as token:
         assert len(made(world(**token)).every(INSTANCE)) == 2
 
 
@@ -234,8 +240,7 @@ def test_machines_of_anothers_stack_are_not_joined_and_not_counted_as_own() -> N
     theirs = {"railhead-cluster": "t4", "railhead-id": "ffffffffffff"}
     there = Rest(
         zones={T4: ["us-central1-a", "us-central1-c"]},
-        zone="us-central1-c",
-        others={"t4-9": theirs},
+        instances=machines({"t4-9": "RUNNING"}, "us-central1-c", theirs),
     )
     with asking(there) as token:
         hosts = made(world(**token)).every(INSTANCE)

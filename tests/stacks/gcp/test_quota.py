@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoDetailResult as Detail
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
-from standins.gcp.rest import PREFERENCES, REQUEST, Rest
+from standins.gcp.rest import PREFERENCES, REQUEST, Rest, machines
 
 from stacks.gcp.quota import amount_in
 from stacks.machine_types.gcp import SERVICE
@@ -192,7 +192,7 @@ def test_the_request_that_exists_is_increased_and_never_decreased(
 
 @pytest.mark.parametrize("method", [PREFERENCES, REQUEST])
 def test_a_refused_request_is_one_sentence_and_the_console(method: str) -> None:
-    rest = Rest(refused={method: 403})
+    rest = Rest(refused={method: (403, f"{method} is refused")})
     with asking(rest) as token:
         there = world({T4: [row("1", "us-central1")]}, **token)
         message, left = refused(cluster(config(**ASKING)), there)
@@ -204,7 +204,7 @@ def test_a_refused_request_is_one_sentence_and_the_console(method: str) -> None:
 
 
 def test_a_request_removes_no_machine() -> None:
-    rest = Rest(instances={"t4-1": "TERMINATED"})
+    rest = Rest(instances=machines({"t4-1": "TERMINATED"}))
     with asking(rest) as token:
         there = world({T4: [row("0", "us-central1")]}, **token)
         message, left = refused(cluster(config(**ASKING)), there)
@@ -252,7 +252,7 @@ def test_own_machines_are_no_others() -> None:
         "NVIDIA_T4_GPUS": (16, 16),
         "SSD_TOTAL_GB": (500, 300),
     }
-    with asking(Rest(quotas={"us-central1": region}, instances=own)) as token:
+    with asking(Rest(quotas={"us-central1": region}, instances=machines(own))) as token:
         text = made(world(**token)).text
         assert f"({T4}, us-central1): have 16, used by others 15, need 2 GPU" in text
         assert "have 9999, used by others 100, need 200 GB" in text, "a stopped machine has a disk"
@@ -266,7 +266,7 @@ def test_a_request_has_room_for_what_others_use() -> None:
 
 
 def test_what_compute_does_not_say_is_unknown() -> None:
-    with asking(Rest(refused={"compute.regions.get": 403})) as token:
+    with asking(Rest(refused={"compute.regions.get": (403, "forbidden")})) as token:
         everything = made(world(**token))
     assert "Compute does not say what is in use: HTTP 403" in everything.text
     assert "used by others unknown" in everything.text

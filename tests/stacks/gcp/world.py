@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import grpc  # type: ignore[import-untyped]
 import pulumi
-from standins.gcp.rest import TOKEN, Rest, serving
+from standins.gcp.rest import TOKEN, Rest
 
 from railhead.documents.codec import encode
 from stacks.config.settings import ClusterConfig
@@ -129,7 +129,7 @@ def world(
 @contextmanager
 def asking(rest: Rest) -> Iterator[dict[str, Any]]:
     """The answer for a world in which the program has a token, while REST answers it."""
-    with serving(rest) as env, patch.dict(os.environ, env):
+    with rest.served() as env, patch.dict(os.environ, env):
         yield {"getClientConfig": lambda args: {"accessToken": TOKEN}}
 
 

@@ -1,37 +1,31 @@
-"""The few calls of Compute Engine that fab makes, served on this machine.
+"""Compute Engine, served on this machine: machines and other resources, lists, quotas.
 
-Every call is held against Google's own discovery document; one that is not in it, or a body with
-a key that is not, ends with 400. What the machines do is moved by the test.
+Every call is held against Google's own discovery document: one that is not in it ends with 400. As
+Google's, lists come in pages, pass a filter, have zones without resources, and zones out of reach;
+an operation takes its time. What the machines do is moved by the test.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from http.server import ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl
 
-from standins.gcp.discovery import document
+from standins.gcp.discovery import Request, Wrong, document, find
 from standins.gcp.server import Answer, Call, address, error, start
 
 from bootstrap.clouds.gcp import rights
 
-CALLS = (
-    "instances.get",
-    "instances.start",
-    "instances.stop",
-    "instances.setScheduling",
-    "instances.getGuestAttributes",
-    "instances.delete",
-    "instances.aggregatedList",
-    "zoneOperations.get",
-    "disks.get",
-    "firewalls.list",
-    "projects.get",
-)
+OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
+LINK = "https://www.googleapis.com/compute/v1/"
+T4 = "nvidia-tesla-t4"
+# Where n1 is, unless a test says otherwise: n1 is not in every zone.
+N1 = [f"us-central1-{letter}" for letter in "abcf"] + ["us-east1-c", "us-east7-a", "us-west1-a"]
+Body = dict[str, Any]
 
 # The words of Compute, as in skypilot-org/skypilot issue 2586. Its description says of
 # `discardLocalSsd`: "This property is required if the instance has any attached Local SSD disks."
@@ -61,205 +55,220 @@ def stop_action_error(scheduling: Mapping[str, Any], *, local_ssd: bool) -> str:
 
 @dataclass
 class Compute:
-    """One project. `errors` are those of the next operations that start a machine, by its name."""
+    """All projects. `errors` are those of the next operations that start a machine, by its name;
+    `refused` the status and reason of a method, also of one in a project."""
 
-    instances: dict[str, dict[str, Any]] = field(default_factory=dict)
+    instances: dict[str, Body] = field(default_factory=dict)  # by path below compute/v1
+    resources: dict[str, Body] = field(default_factory=dict)  # of all other kinds
+    zones: dict[str, list[str]] = field(default_factory=lambda: {T4: ["us-central1-a"]})  # of types
+    families: Mapping[str, str] = field(default_factory=dict)  # of images, with their state
+    quotas: dict[str, dict[str, tuple[float, float]]] = field(
+        default_factory=lambda: {"global": {"NETWORKS": (5.0, 1.0)}}
+    )
     attributes: dict[str, list[dict[str, str]]] = field(default_factory=dict)
-    errors: dict[str, dict[str, Any]] = field(default_factory=dict)
-    denied: tuple[int, str] | None = None
+    errors: dict[str, Body] = field(default_factory=dict)
+    refused: dict[str, tuple[int, str]] = field(default_factory=dict)
+    denied: tuple[int, str] | None = None  # the same of all methods
     protected: set[str] = field(default_factory=set)  # machines whose changes are refused
-    requests: list[str] = field(default_factory=list)
-    base: str = ""  # where its paths begin, once it is served
-    slow: int = 1  # how many requests an operation takes until it is done
-    operations: dict[str, dict[str, Any]] = field(default_factory=dict)
-    firewalls: list[dict[str, Any]] = field(default_factory=list)
-    ended: Callable[[str], None] = lambda path: None  # sees each machine that is deleted
-    # Of the project: permissions that the caller lacks, policies of the organisation, quotas.
-    missing: set[str] = field(default_factory=set)
     unreachables: tuple[str, ...] = ()  # zones that a list of all machines names and leaves out
-    warned: tuple[str, ...] = ()  # zones that it has with a warning instead of machines
-    policies: dict[str, Any] = field(default_factory=dict)
-    managed: dict[str, Any] = field(default_factory=dict)  # rules of managed constraints
-    no_policies: str = ""  # why Google does not show them
-    quotas: dict[str, tuple[float, float]] = field(default_factory=lambda: {"NETWORKS": (5.0, 1.0)})
-    page: int = 1  # machines on a page of a list
+    warned: tuple[str, ...] = ()  # zones that lists have with a warning instead of resources
+    page: int = 1  # resources on a page of a list
+    slow: int = 1  # how many requests an operation takes until it is done
+    operations: dict[str, Body] = field(default_factory=dict)
+    ended: Callable[[str], None] = lambda path: None  # sees each machine that is deleted
+    deleted: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    address: str = ""  # once it is served
+    calls: Mapping[str, str] | None = field(default_factory=lambda: rights.CALLS)  # None: all
 
-    def __post_init__(self) -> None:
-        api = document("compute")
-        self.schemas = api.schemas
-        self.calls = {call: api.methods[f"compute.{call}"] for call in CALLS}
+    @property
+    def base(self) -> str:
+        """Where the paths of Compute begin."""
+        return f"{self.address}/compute/compute/v1/"
 
-    def add(self, path: str, **options: Any) -> None:
-        """A machine at projects/P/zones/Z/instances/N that runs."""
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which programs ask this one."""
+        apis = ("cloudresourcemanager", "iam", "orgpolicy", "oslogin", "serviceusage")
+        found = {f"{OVERRIDE}{api.upper()}": f"{self.address}/{api}/" for api in apis}
+        found[f"{OVERRIDE}CLOUDQUOTAS"] = f"{self.address}/cloudquotas/"
+        found[f"{OVERRIDE}STORAGE"] = f"{self.address}/storage/storage/v1/"
+        return {**found, f"{OVERRIDE}COMPUTE": self.base}
+
+    def add(self, path: str, **options: Any) -> str:
+        """A resource at projects/P/zones/Z/KIND/N, a machine that runs; the path."""
+        created = "2026-11-20T10:00:00.000-08:00"
+        known = {"name": path.rpartition("/")[2], "selfLink": LINK + path}
+        if path.split("/")[-2] != "instances":
+            self.resources[path] = {**known, "creationTimestamp": created, **options}
+            return path
         now = datetime.now(timezone.utc)
         card = {"networkIP": "10.164.0.8", "accessConfigs": [{"natIP": "198.51.100.99"}]}
-        discard = {"onInstanceStopAction": {"discardLocalSsd": True}}
+        discards: Body = {"onInstanceStopAction": {"discardLocalSsd": True}}
+        scheduling: Body = {
+            "onHostMaintenance": "TERMINATE",
+            "automaticRestart": False,
+            "instanceTerminationAction": "STOP",
+            "maxRunDuration": {"seconds": "14400"},
+        }
         self.instances[path] = {
+            **known,
             "id": "4711",
-            "name": path.rpartition("/")[2],
             "status": "RUNNING",
+            "zone": f"{LINK}{path.partition('/instances/')[0]}",
             "networkInterfaces": [card],
+            "creationTimestamp": created,
             "lastStartTimestamp": (now - timedelta(hours=1)).isoformat(),
-            "scheduling": {
-                "onHostMaintenance": "TERMINATE",
-                "automaticRestart": False,
-                "instanceTerminationAction": "STOP",
-                "maxRunDuration": {"seconds": "14400"},
-                **(discard if has_local_ssd(options) else {}),
-            },
+            "scheduling": scheduling | (discards if has_local_ssd(options) else {}),
         } | options
+        return path
 
     def settle(self) -> None:
         """Complete all starts and stops."""
+        now = datetime.now(timezone.utc).isoformat()
         for instance in self.instances.values():
             if instance["status"] == "STAGING":
-                started = datetime.now(timezone.utc).isoformat()
-                instance |= {"status": "RUNNING", "lastStartTimestamp": started}
+                instance |= {"status": "RUNNING", "lastStartTimestamp": now}
             elif instance["status"] == "STOPPING":
-                stopped = datetime.now(timezone.utc).isoformat()
-                instance |= {"status": "TERMINATED", "lastStopTimestamp": stopped}
+                instance |= {"status": "TERMINATED", "lastStopTimestamp": now}
         for at in self.operations:
             self._end(at)
 
-    def answer(
-        self, method: str, path: str, body: Any, query: Mapping[str, str]
-    ) -> tuple[int, Any]:
+    def answer(self, request: Request) -> Answer:
         """The status and the JSON of one call."""
-        self.requests.append(f"{method} {path}")
-        if self.denied:
-            return self.denied[0], _error(*self.denied)
-        if path.startswith("v2/projects/"):
-            return self._managed_policy(path)
-        if path.startswith("v1/projects/"):
-            return self._resource_manager(path.rpartition(":")[2], body)
-        resource, name, at = self._call(method, path)
-        if unknown := query.keys() - self.calls[f"{resource}.{name}"]["parameters"].keys():
-            return 400, _error(400, f"there is no parameter {', '.join(unknown)}")
-        if resource == "projects":
-            return 200, {"name": at.rpartition("/")[2], "quotas": self._quotas()}
-        if resource == "zoneOperations":
+        whose = (request.method, f"{request.method} {request.params.get('project', '')}")
+        refused = [self.refused[name] for name in whose if name in self.refused]
+        for status, reason in [*([self.denied] if self.denied else ()), *refused]:
+            return status, error(status, reason)
+        api, *_, kind, name = request.method.split(".")
+        if api != "compute":
+            return self.other(request)
+        if kind in ("projects", "regions"):
+            return self._quotas(request.params)
+        if name in ("list", "aggregatedList"):
+            return 200, self._page(request, kind, self._listed(request, kind))
+        path = document("compute").methods[request.method]["path"]
+        at = (path if path.endswith("}") else path.rpartition("/")[0]).format(**request.params)
+        if kind == "zoneOperations":
             return 200, self._operation(at)
-        if resource == "disks":
-            kind = f"https://www.googleapis.com/compute/v1/{at.partition('/disks/')[0]}/diskTypes/pd-ssd"
-            return 200, {"sizeGb": "100", "type": kind}
-        if resource == "firewalls":
-            unknown = {k for r in self.firewalls for k in r} - self.schemas["Firewall"][
-                "properties"
-            ].keys()
-            assert not unknown, f"no firewall of Compute has {unknown}"
-            return 200, {"items": self.firewalls}
-        if method == "GET":  # whoever looks: a deletion goes on although nobody asks for it
-            for operation in [one for one, each in self.operations.items() if each["deletes"]]:
-                self._operation(operation)
-        if name == "aggregatedList":
-            unreachables = {"unreachables": [*self.unreachables]} if self.unreachables else {}
-            return 200, {**self._page(query), **unreachables}
-        instance = self.instances.get(at)
-        if instance is None:
-            return 404, _error(404, "notFound")
+        if kind != "instances":
+            return self._resource(name, kind, at)
+        if name == "get":  # whoever looks: a deletion goes on although nobody asks for it
+            self._go_on()
+        if at not in self.instances:
+            return 404, error(404, "notFound")
         if name == "get":
-            return 200, instance
+            return 200, self.instances[at]
         if name == "getGuestAttributes":
             items = self.attributes.get(at)
-            return (
-                (200, {"queryValue": {"items": items}}) if items else (404, _error(404, "notFound"))
-            )
-        if name == "stop" and has_local_ssd(instance) and "discardLocalSsd" not in query:
-            return 400, _error(400, "badRequest", NO_DISCARD)
-        return self._change(name, at, instance, body)
+            found = (200, {"queryValue": {"items": items}})
+            return found if items else (404, error(404, "notFound"))
+        return self._change(name, at, request)
 
-    def _quotas(self) -> list[dict[str, Any]]:
-        return [
-            {"metric": metric, "limit": limit, "usage": used}
-            for metric, (limit, used) in self.quotas.items()
-        ]
+    def other(self, request: Request) -> Answer:
+        """The answer of another API."""
+        return 400, error(400, "badRequest", f"the stand-in does not know {request.method}")
 
-    def _resource_manager(self, method: str, body: Any) -> tuple[int, Any]:
-        """The answers of cloudresourcemanager, which shares the address of this server."""
-        assert f"cloudresourcemanager.projects.{method}" in rights.CALLS
-        if method == "testIamPermissions":
-            assert len(body["permissions"]) <= 100, "Google takes at most 100"
-            return 200, {"permissions": sorted({*body["permissions"]} - self.missing)}
-        if self.no_policies:
-            return 403, _error(403, "forbidden", self.no_policies)
-        return 200, self.policies.get(body["constraint"].removeprefix("constraints/"), {})
+    def _quotas(self, params: Mapping[str, str]) -> Answer:
+        place = params.get("region", "global")
+        rows = self.quotas.get(place, {}).items()
+        listed = [{"metric": m, "limit": limit, "usage": used} for m, (limit, used) in rows]
+        return 200, {"name": params["project"], "quotas": listed}
 
-    def _managed_policy(self, path: str) -> tuple[int, Any]:
-        """The answers of orgpolicy, which shares the address of this server."""
-        assert "orgpolicy.projects.policies.getEffectivePolicy" in rights.CALLS
-        found = re.fullmatch(r"v2/projects/([^/]+)/policies/([\w.]+):getEffectivePolicy", path)
-        assert found, path
-        if self.no_policies:
-            return 403, _error(403, "forbidden", self.no_policies)
-        if found[2] not in self.managed:
-            return 404, _error(404, "notFound", "there is no such constraint")
-        return 200, {"name": path, "spec": {"rules": [self.managed[found[2]]]}}
+    def _resource(self, name: str, kind: str, at: str) -> Answer:
+        ssd = {"sizeGb": "100", "type": f"{LINK}{at.partition('/disks/')[0]}/diskTypes/pd-ssd"}
+        found = self.resources.get(at) or (ssd if (kind, name) == ("disks", "get") else None)
+        if found is None:
+            return 404, error(404, "notFound")
+        if name == "get":
+            return 200, found
+        if name != "delete":
+            raise Wrong(f"the stand-in does not {name} {kind}")
+        if any(str(one.get("network")).endswith(at) for one in self.resources.values()):
+            return 400, error(400, "resourceInUseByAnotherResource")
+        del self.resources[at]
+        self.deleted.append(at)
+        return 200, {}
 
-    def _page(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """A page of instances.aggregatedList, of the machines that have the label of the filter."""
-        wanted = re.fullmatch(r"labels\.([\w-]+):\*", query["filter"])
-        assert wanted, query
-        paths = [path for path, one in self.instances.items() if wanted[1] in one.get("labels", {})]
-        begin = int(query.get("pageToken", 0))
-        end = begin + min(self.page, int(query["maxResults"]))
-        more = {"nextPageToken": str(end)} if end < len(paths) else {}
-        return {"items": self._by_zone(paths[begin:end]), **more}
+    def _listed(self, request: Request, kind: str) -> list[tuple[str, Body]]:
+        """What a list has, each with its zone or region, or ""."""
+        wanted = request.params.get("filter", "")
+        if kind == "images":  # also deprecated ones
+            states = {
+                f: {"deprecated": {"state": s}} if s else {} for f, s in self.families.items()
+            }
+            return [("", {"family": family, **state}) for family, state in states.items()]
+        if kind in ("acceleratorTypes", "machineTypes"):
+            name = wanted.removeprefix("name=")
+            cards = {"maximumCardsPerInstance": 4} if kind == "acceleratorTypes" else {}
+            zones = self.zones.get(name, N1 if "n1-" in name else ())
+            return [(f"zones/{zone}", {"name": name, **cards}) for zone in zones]
+        if kind == "instances":
+            self._go_on()
+        found = []
+        for path, one in {**self.instances, **self.resources}.items():
+            _, project, scope, *place, own, _ = path.split("/")
+            where = f"{scope}/{place[0]}" if place else ""
+            there = request.params.get("zone", *place or [""]) == (place or [""])[0]
+            if (
+                (project, own) == (request.params["project"], kind)
+                and there
+                and passes(wanted, one)
+            ):
+                found.append((where, one))
+        return [(where, one) for where, one in found if where not in self.unreachables]
 
-    def _by_zone(self, paths: list[str]) -> dict[str, Any]:
-        """Machines, as instances.aggregatedList groups them."""
-        zones: dict[str, Any] = {}
-        for path in paths:
-            instance = self.instances[path]
-            zone = path.partition("/zones/")[2].partition("/")[0]
-            link = f"https://www.googleapis.com/compute/v1/{path}"
-            shown = {**instance, "selfLink": link, "zone": f"{link}/zones/{zone}"}
-            zones.setdefault(f"zones/{zone}", {"instances": []})["instances"].append(shown)
-        present = {zone: one for zone, one in zones.items() if zone not in self.unreachables}
-        left_out = {zone: {"warning": {"code": "UNREACHABLE"}} for zone in self.warned}
-        empty = {"zones/nowhere1-a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}
-        return {**empty, **present, **left_out}
+    def _page(self, request: Request, kind: str, every: list[tuple[str, Body]]) -> Body:
+        begin = int(request.params.get("pageToken", 0))
+        end = begin + min(self.page, int(request.params.get("maxResults", 500)))
+        more = {"nextPageToken": str(end)} if end < len(every) else {}
+        items = every[begin:end]
+        if request.method.endswith(".list"):
+            listed = [one for _, one in items]
+            return {**({"items": listed} if listed else {}), **more}
+        scopes: Body = {"zones/nowhere1-a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}
+        for where, one in items:
+            scopes.setdefault(where, {kind: []})[kind].append(one)
+        for zone in () if more else self.warned:
+            scopes[zone] = {"warning": {"code": "UNREACHABLE"}}
+        left_out = {"unreachables": [*self.unreachables]} if self.unreachables else {}
+        return {"items": scopes, **left_out, **more}
 
-    def _call(self, method: str, path: str) -> tuple[str, str, str]:
-        for call, described in self.calls.items():
-            shape = re.sub(r"\{\w+\}", "[^/]+", described["path"])
-            if described["httpMethod"] == method and re.fullmatch(shape, path):
-                id = described["id"]
-                assert id in rights.CALLS, f"{id}: its permission is not declared"
-                resource, _, name = call.partition(".")
-                last = path.rpartition("/")
-                return resource, name, last[0] if last[2] == name else path
-        raise AssertionError(f"Compute has no call {method} {path}")
-
-    def _change(self, name: str, at: str, instance: dict[str, Any], body: Any) -> tuple[int, Any]:
-        error = None
+    def _change(self, name: str, at: str, request: Request) -> Answer:
+        instance, error_ = self.instances[at], None
         if at in self.protected:
-            return 403, _error(403, "forbidden")
+            return 403, error(403, "forbidden", "refused")
+        if name == "stop" and has_local_ssd(instance) and "discardLocalSsd" not in request.params:
+            return 400, error(400, "badRequest", NO_DISCARD)
         if name == "setScheduling":
-            unknown = body.keys() - self.schemas["Scheduling"]["properties"].keys()
-            if unknown or instance["status"] not in ("TERMINATED", "STOPPED"):
-                return 400, _error(400, "resourceNotReady")
-            if wrong := stop_action_error(body, local_ssd=has_local_ssd(instance)):
-                return 400, _error(400, "invalid", wrong)
-            instance["scheduling"] = body
-        elif name == "stop" or name == "delete":
+            if instance["status"] not in ("TERMINATED", "STOPPED"):
+                return 400, error(400, "resourceNotReady")
+            if wrong := stop_action_error(request.body, local_ssd=has_local_ssd(instance)):
+                return 400, error(400, "invalid", wrong)
+            instance["scheduling"] = request.body
+        elif name in ("stop", "delete"):
             instance["status"] = "STOPPING"
-        elif error := self.errors.get(instance["name"]):
+        elif error_ := self.errors.get(instance["name"]):
             instance["status"] = "TERMINATED"
         else:
             instance["status"] = "STAGING"
         number = f"operation-{len(self.operations)}"
-        zone = at.partition("/instances/")[0]
-        self.operations[f"{zone}/operations/{number}"] = {
+        path = f"{at.partition('/instances/')[0]}/operations/{number}"
+        self.operations[path] = {
             "name": number,
-            "selfLink": f"https://www.googleapis.com/compute/v1/{zone}/operations/{number}",
+            "selfLink": LINK + path,
             "status": "RUNNING",
             "left": self.slow,
             "deletes": at if name == "delete" else "",
-            "end": {"error": {"errors": [error]}} if error else {},
+            "end": {"error": {"errors": [error_]}} if error_ else {},
         }
-        return 200, _shown(self.operations[f"{zone}/operations/{number}"])
+        return 200, _shown(self.operations[path])
 
-    def _operation(self, at: str) -> dict[str, Any]:
+    def _go_on(self) -> None:
+        for at in [at for at, one in self.operations.items() if one["deletes"]]:
+            self._operation(at)
+
+    def _operation(self, at: str) -> Body:
         operation = self.operations[at]
         operation["left"] -= 1
         if operation["left"] <= 0:
@@ -271,30 +280,63 @@ class Compute:
         deleted = operation["deletes"]
         operation |= {"status": "DONE", "deletes": ""} | operation["end"]  # once: a path may return
         if self.instances.pop(deleted, None):
+            self.deleted.append(deleted)
             self.ended(deleted)
 
-    @property
-    def root(self) -> str:
-        """The address of the other APIs."""
-        return self.base.removesuffix("compute/v1/")
+    def refuses(self, call: Call) -> Answer | None:
+        """Why a call is not looked at."""
+        return None
 
     def serve(self) -> ThreadingHTTPServer:
         """Start serving."""
-        server = start(self._answer_call)
-        self.base = f"{address(server)}/compute/v1/"
+        server = start(self.answer_call)
+        self.address = address(server)
         return server
 
-    def _answer_call(self, call: Call) -> Answer:
+    @contextmanager
+    def served(self) -> Iterator[dict[str, str]]:
+        """The environment by which programs ask this one, while the block runs."""
+        server = self.serve()
+        try:
+            yield self.environment
+        finally:
+            server.shutdown()
+            server.server_close()
+
+    def answer_call(self, call: Call) -> Answer:
+        """The answer to a call at /API/PATH."""
         if call.target == "/token":  # of a service account, for programs that are started
             return 200, {"access_token": "t-1", "expires_in": 3600}
-        path, _, query = call.target.partition("?")
-        path = path.removeprefix("/compute/v1/").removeprefix("/")
-        return self.answer(call.method, path, call.body, dict(parse_qsl(query)))
+        if refusal := self.refuses(call):
+            return refusal
+        api, _, target = call.target.lstrip("/").partition("/")
+        self.requests.append(
+            f"{call.method} {target.partition('?')[0].removeprefix('compute/v1/')}"
+        )
+        try:
+            request = self.find(api, call.method, target, call.body)
+        except Wrong as wrong:
+            return 400, error(400, "badRequest", str(wrong))
+        assert self.calls is None or request.method in self.calls, (
+            f"{request.method}: no permission"
+        )
+        return self.answer(request)
+
+    def find(self, api: str, verb: str, target: str, body: Any) -> Request:
+        """The request that a call is."""
+        return find(api, verb, target, body)
 
 
-def _shown(operation: dict[str, Any]) -> dict[str, Any]:
+def passes(wanted: str, one: Mapping[str, Any]) -> bool:
+    """Whether a resource passes the filter of a list."""
+    if not wanted:
+        return True
+    label = re.fullmatch(r"labels\.([\w-]+)(?::\*|=([\w-]+))", wanted)
+    if not label:
+        raise Wrong(f"the stand-in does not know the filter {wanted}")
+    value = one.get("labels", {}).get(label[1])
+    return value is not None and label[2] in (None, value)
+
+
+def _shown(operation: Body) -> Body:
     return {key: value for key, value in operation.items() if key not in ("left", "end", "deletes")}
-
-
-def _error(status: int, reason: str, message: str = "refused") -> dict[str, Any]:
-    return error(status, reason, message)

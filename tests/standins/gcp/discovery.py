@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
 import googleapiclient  # type: ignore[import-untyped]
 
@@ -31,7 +32,7 @@ KINDS: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "any": (object,),
 }
-VERSIONS = {"bigquery": "v2"}  # of the APIs that have no v1
+VERSIONS = {"bigquery": "v2", "orgpolicy": "v2"}  # of the APIs that have no v1
 
 
 class Wrong(Exception):
@@ -45,6 +46,40 @@ class Request:
     method: str
     params: Mapping[str, str]
     body: Mapping[str, Any]
+
+
+def find(api: str, verb: str, target: str, body: Any) -> Request:
+    """The request that a call is, at a path with a query; Wrong where the API has none like it, or
+    forbids it."""
+    path, _, query = target.partition("?")
+    methods = document(api).methods
+    ids = [id_ for id_, method in methods.items() if method["httpMethod"] == verb]
+    found = [id_ for id_ in ids if _shape(api, id_, flat=True).fullmatch(path)]
+    if not found:
+        raise Wrong(f"{api} has no call {verb} {path}")
+    # A project may be named example.com:p-1, and a method be a colon with a word.
+    id_ = max(
+        found,
+        key=lambda id_: len(
+            re.sub(r"\{.*?\}", "", methods[id_].get("flatPath", methods[id_]["path"]))
+        ),
+    )
+    matched = _shape(api, id_).fullmatch(path)
+    assert matched, path
+    params = {name: unquote(value) for name, value in matched.groupdict().items()}
+    given = {name: "\n".join(values) for name, values in parse_qs(query).items()}
+    request = Request(id_, {**given, **params}, body or {})
+    check(request)
+    return request
+
+
+@functools.cache  # `re` keeps 512 patterns
+def _shape(api: str, id_: str, *, flat: bool = False) -> re.Pattern[str]:
+    """The paths of a method, with the names of their parameters; `flat`: each is one part of it."""
+    method = document(api).methods[id_]
+    path = document(api).base + (method.get("flatPath", method["path"]) if flat else method["path"])
+    whole = re.sub(r"\\{\\\+(\w+)\\}", r"(?P<\1>.+)", re.escape(path))
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>(?:[^/:]+[.][^/:]+:)?[^/:]+)", whole))
 
 
 def check(request: Request) -> None:
@@ -62,11 +97,13 @@ def check(request: Request) -> None:
 
 @dataclass(frozen=True)
 class Document:
-    """The schemas and the methods of one API, by name and id; the parameters that all have."""
+    """The schemas and the methods of one API, by name and id; the parameters that all have, and
+    where its paths begin."""
 
     schemas: Mapping[str, Any]
     methods: Mapping[str, Any]
     parameters: Mapping[str, Any]
+    base: str
 
 
 @functools.cache
@@ -74,7 +111,8 @@ def document(name: str) -> Document:
     """The discovery document of an API's first version; kept, for reading takes a while."""
     version = VERSIONS.get(name, "v1")
     output = json.loads((DOCUMENTS / f"{name}.{version}.json").read_text())
-    return Document(output["schemas"], dict(_every_method(output)), output["parameters"])
+    methods, base = dict(_every_method(output)), output["servicePath"]
+    return Document(output["schemas"], methods, output["parameters"], base)
 
 
 def _every_method(output: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
