@@ -51,7 +51,7 @@ CAMPAIGNS = {
     ),
     "survive-light": Campaign(
         "-m tests.survive_campaign --light --seed {seed}",
-        "20 runs of a program that counts, each with one to three faults",
+        "20 runs of a program that counts, with one to three faults, a full disk or no bucket",
     ),
     "freezes": Campaign(
         "-m pytest -q tests/bootstrap/host/lease/freezes.py"

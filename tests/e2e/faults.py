@@ -1,7 +1,6 @@
 """Faults of a run on the two local hosts: kills, freezes and broken connections.
 
-After those of ENDED_BY, the run continues by itself; the others end it, and `fab train --resume`
-continues it.
+After those of ENDS, what is printed continues it; otherwise it continues by itself.
 """
 
 from __future__ import annotations
@@ -9,14 +8,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
-import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from e2e.local_hosts import Operator, json_lines_so_far, wait_until
-from places import ROOT
 
 from bootstrap.clouds.local import processes
 from bootstrap.untrusted.records import records
@@ -24,6 +24,12 @@ from railhead.documents.runs.result import FINAL
 
 CONTINUES = ("rank 0", "rank 1", "daemon", "link", "freeze")
 ENDS = ("supervisor", "chief")
+# Only where mounts are the campaign's own.
+ISOLATED = ("frozen supervisor", "foreign oom")
+# Of another process than a rank, which has a rank's name.
+OOM = """[{at:.6f}] oom-kill:constraint=CONSTRAINT_NONE,task=python3,pid={pid},uid=0
+[{at:.6f}] Out of memory: Killed process {pid} (python3) total-vm:9kB, anon-rss:9kB, UID:0
+"""
 METRIC = ("--metric", "loss=loss ([0-9.e-]+)")  # of a script that prints 1 / step
 FROZEN = 3.0  # seconds, fewer than after which a host counts as lost
 
@@ -62,6 +68,12 @@ def happen(operator: Operator, kind: str) -> bool:
     """Let a fault of this kind happen; False if there is nothing left that it could hit."""
     if kind == "link":
         return _break_link(operator)
+    if kind == "frozen supervisor":
+        return _freeze_supervisor(operator)
+    if kind == "foreign oom":
+        at = float(Path("/proc/uptime").read_text().split()[0])
+        (operator.home / "kernel.log").write_text(OOM.format(at=at, pid=os.getpid()))
+        kind = "rank 1"
     pids = victims(operator, kind)
     _send(pids, signal.SIGSTOP if kind == "freeze" else signal.SIGKILL)
     if kind == "freeze":
@@ -70,13 +82,45 @@ def happen(operator: Operator, kind: str) -> bool:
     return bool(pids)
 
 
-def start_hosts_again(operator: Operator) -> None:
-    """Start a host that was killed."""
-    local = [sys.executable, "-m", "bootstrap.clouds.local", "start", "ready"]
-    subprocess.run(
-        local, input=b'{"hosts": 2}', env=operator.environment(), cwd=ROOT, check=True,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+@contextlib.contextmanager
+def own_kernel_log(home: Path) -> Iterator[None]:
+    """`dmesg` prints a file in this home, in place of the log of this machine's kernel."""
+    log, program = home / "kernel.log", home / "dmesg"
+    log.touch()
+    program.write_text(f"#!/bin/sh\nexec cat {log}\n")
+    program.chmod(0o755)
+    subprocess.run(["mount", "--bind", str(program), "/usr/bin/dmesg"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "/usr/bin/dmesg"], check=True)
+
+
+def _freeze_supervisor(operator: Operator) -> bool:
+    """It is stopped until somebody types what `fab status` prints."""
+    pids, printed = victims(operator, "supervisor"), list[str]()
+    _send(pids, signal.SIGSTOP)
+
+    def is_named() -> bool:
+        time.sleep(5)
+        printed[:] = re.findall(r"kill -CONT \d+", operator.fab("status").out)
+        return bool(printed)
+
+    if pids:
+        wait_until(is_named, 80, "status names the frozen supervisor")
+        subprocess.run(printed[0].split(), check=True)
+    return bool(pids)
+
+
+def stopped_for(word: str, seconds: float) -> threading.Timer:
+    """Stop the programs with this word in their command line; what lets them go on, after this
+    time."""
+    pids = [pid for pid in processes_with(word) if _name(pid) == "versitygw"]
+    assert pids
+    _send(pids, signal.SIGSTOP)
+    timer = threading.Timer(seconds, lambda: _send(pids, signal.SIGCONT))
+    timer.start()
+    return timer
 
 
 def host_folder(operator: Operator, name: str) -> Path:

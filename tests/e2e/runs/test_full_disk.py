@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,35 +15,10 @@ from e2e.local_hosts import (
     run_id,
     wait_until,
 )
+from e2e.small_disks import full, small_disk
 
 FULL = 6.0  # seconds
 EPOCHS = 400  # of 5 steps
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A disk of 60 MB in place of a folder."""
-    folder.mkdir(exist_ok=True)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=60m", "none", str(folder)]
-    if os.geteuid() or subprocess.run(mount, stderr=subprocess.DEVNULL).returncode:
-        pytest.skip("mounting a small disk needs root")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """A file that takes what is left of a disk."""
-    path = disk / "fill"
-    with path.open("wb", buffering=0) as file:
-        for size in (1 << 20, 1 << 12, 1):
-            try:
-                while True:
-                    file.write(b"x" * size)
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
-    return path
 
 
 @pytest.mark.root
@@ -67,10 +37,10 @@ def test_a_training_goes_through_six_seconds_of_a_full_disk(operator: Operator) 
             return [record["epoch"] for record in records if record["kind"] == "epoch"]
 
         wait_until(lambda: len(epochs()) > 3, 100, "it trains")
-        filled, before = fill(disk), epochs()
-        time.sleep(FULL)
-        filled.unlink()
-        during = epochs()
+        with full(disk):
+            before = epochs()
+            time.sleep(FULL)
+            during = epochs()
         wait_until(lambda: len(epochs()) > len(during) + 2, 60, "it writes records again")
         operator.fab("attach", "--run", run, seconds=300).ended(0, "succeeded")
     found = epochs(operator.last)

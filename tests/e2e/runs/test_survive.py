@@ -18,4 +18,4 @@ def test_a_run_survives_random_faults_and_no_step_counts_twice(operator: Operato
     chosen = random.Random(SEED)
     kinds = [chosen.choice(faults.CONTINUES) for _ in range(2)]
     print(f"RAILHEAD_SURVIVE_SEED={SEED}: {', '.join(kinds)}")
-    survive.count(operator, chosen, kinds)
+    survive.count(operator, kinds, chosen, chosen.choice(survive.PROGRAMS))
