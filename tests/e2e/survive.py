@@ -223,9 +223,10 @@ def count(
     missing = {*range(1, STEPS + 1)}.difference(steps, before)
     names = ", ".join(kind for kind, _ in survived.happened)
     print(f"\nCOUNT {program}, {names}: missing {sorted(missing)}, twice {twice}", flush=True)
-    assert twice == 0 and steps == sorted(steps) and steps[-1] == STEPS
+    assert twice == 0 and steps == sorted(steps) and max([*before, *steps]) == STEPS
     # Without its supervisor, a rank lives, and saves, for up to two seconds.
-    assert missing <= ({*range(steps[0] - 8, steps[0])} if survived.earlier else set())
+    first = steps[0] if steps else STEPS + 1
+    assert missing <= ({*range(first - 8, first)} if survived.earlier else set())
     return survived
 
 

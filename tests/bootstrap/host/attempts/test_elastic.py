@@ -112,6 +112,15 @@ def test_a_host_that_answers_again_is_taken_back_after_a_checkpoint(home: Path) 
     assert sizes(run) == [*BOTH, *ALONE, *BOTH]
 
 
+def test_a_host_that_is_taken_back_costs_no_retry(home: Path) -> None:
+    """A rank dies then, before another checkpoint: the one retry is still there."""
+    dies = "echo 'mpirun noticed that process rank 1 with PID 9 on node b exited on signal 9' >&2"
+    run = lost_host(home, comes_back=True, second=f"{SAVE};; 3) {dies}; exit 137")
+    result = run.result()
+    assert result["state"] == "succeeded"
+    assert [one["kind"] for one in result["attempts"]] == ["retry", "elastic", "retry"]
+
+
 def test_a_host_that_answers_and_cannot_be_prepared_ends_no_healthy_run(home: Path) -> None:
     run = lost_host(home, comes_back=True)
     ssh = home / "bin/ssh"

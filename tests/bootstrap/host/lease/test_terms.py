@@ -15,6 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 from standins.stores.object_stores import S3, Gcs
 
+from bootstrap.host.base import json_file
 from bootstrap.host.buckets.objects import Stored, WriteInProgress
 from bootstrap.host.buckets.s3 import S3Objects
 from bootstrap.host.lease import fence
@@ -26,6 +27,8 @@ from bootstrap.host.run.lease import EXPIRED, HOLD, standby
 from bootstrap.host.upload import live_upload, restore_checkpoints, upload
 from bootstrap.host.upload.live_upload import CheckpointUpload
 from railhead.documents.runs.manifest import UploadedCheckpoints
+from railhead.documents.runs.result import Attempt, Culprit
+from railhead.documents.runs.state import RunState
 from railhead.documents.runs.takeover import Claim, Term
 
 NUMBERS = itertools.count()
@@ -318,3 +321,14 @@ def test_a_late_beat_does_not_give_back_an_expired_lease(tmp_path: Path) -> None
     with contextlib.suppress(FileNotFoundError):
         held.renew(str(tmp_path), held.now())
     assert not held.is_held(str(tmp_path)) and held.has_lost(str(tmp_path))
+
+
+def test_a_beat_has_the_attempts_of_the_run_so_far(tmp_path: Path) -> None:
+    """A host that takes the run over goes on counting, also after those of an earlier chief."""
+    first, second = (Attempt(3, Culprit(0, "a", ("killed",)), seconds) for seconds in (1.0, 2.0))
+    term = Term(1, "a", "mark-1", started="2026-11-27T10:00:00Z", attempts=(first,))
+    holder = LeaseHolder(str(tmp_path), term, None)  # type: ignore[arg-type]
+    assert holder.content(held.now()).attempts == (first,)
+    state = RunState(state="running", pid=2, heartbeat=0.0, attempts=(first, second))
+    json_file.save(str(tmp_path / "state.json"), state)
+    assert holder.content(held.now()).attempts == (first, second)

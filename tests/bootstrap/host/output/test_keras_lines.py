@@ -46,6 +46,8 @@ def test_a_second_fit_continues_the_count() -> None:
     assert [(r["epoch"], r["epochs"], r["loss"]) for r in records] == [
         *((1, 2, 0.5), (2, 2, 0.4), (3, 4, 0.5), (4, 4, 0.4))
     ]
+    once = "Epoch 1/1\n4/4 - 1s - loss: 0.5\n"
+    assert [r["epoch"] for r in read(KerasLines(), 3 * once)] == [1, 2, 3], "a loop around fit"
     later = read(KerasLines(), "Epoch 6/9\n4/4 - 1s - loss: nan\n")
     assert later[0]["epoch"] == 6 and math.isnan(later[0]["loss"])
 

@@ -175,6 +175,23 @@ def test_a_restore_takes_no_longer_than_the_run_and_its_supervisor_ends_the_run(
         assert not json_file.read(str(folder / name), RunDocument).takeover
 
 
+def test_the_successor_goes_on_with_the_last_attempts_keras_and_the_time_of_the_run(
+    standby: Standby, home: Path
+) -> None:
+    """The document of all hosts is of the start; the last beat is some time ago."""
+    program_of_restore(standby, home, "exit 0")
+    json_file.save(f"{program.RUN}/run.json", replace(standby.run, keras=2, keras_auto=False))
+    json_file.save(f"{program.RUN}/whole.json", replace(standby.run, keras=3, keras_auto=True))
+    standby.watch.beat, standby.watch.seen = Beat(1, 100.0), held.now() - 50
+    term = standby.begin_term()
+    assert term and standby.write_files("", term)
+    for name in ("run.json", "whole.json"):
+        written = json_file.read(f"{program.RUN}/{name}", RunDocument)
+        assert (written.keras, written.keras_auto) == (2, False)
+    for seconds in (term.seconds, json_file.read(f"{program.RUN}/term.json", Term).seconds):
+        assert 150 <= seconds < 200
+
+
 def test_a_standby_frees_its_reserved_space_to_begin_its_term(standby: Standby) -> None:
     reserve = Path(program.RUN, "reserve")
     reserve.write_bytes(b"1")
