@@ -111,20 +111,6 @@ class Spare(spare.Spare):  # type: ignore[misc, name-defined]
         self.environment = of_hosts("rank.quick_import").read_by_imports(request.env)
         return str(super().refusal(request))
 
-    def _has_own_modules(self) -> bool:
-        """The program has another `railhead`; the one of this archive is gone when it begins."""
-        ours = [name for name, module in sys.modules.items() if lies_in_archive(module)]
-        kept = {name: sys.modules.pop(name) for name in ours}
-        try:
-            return bool(super()._has_own_modules())
-        finally:
-            sys.modules.update(kept)
-
-
-def lies_in_archive(module: Any) -> bool:
-    """Whether it is of the programs of hosts."""
-    return (getattr(module, "__file__", None) or "").startswith(programs.ARCHIVE + "/")
-
 
 def be_spare(folder: str, number: int, run_id: str) -> int:
     """Answer the ranks of this host; in a fork that becomes a rank, its exit code."""

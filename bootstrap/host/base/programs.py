@@ -78,6 +78,11 @@ def leave() -> None:
     runs in this process: its modules may have the same names. Imported objects still work."""
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != ARCHIVE]
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) or ""
-        if name != "__main__" and file.startswith(os.path.join(ARCHIVE, "")):
+        if name != "__main__" and is_ours(module):
             del sys.modules[name]
+
+
+def is_ours(module: object) -> bool:
+    """Whether a module is one of this archive."""
+    file = getattr(module, "__file__", None) or ""
+    return file.startswith(os.path.join(ARCHIVE, ""))

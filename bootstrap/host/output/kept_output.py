@@ -8,7 +8,6 @@ import contextlib
 import glob
 import os
 
-from ..base.regular_files import open_regular
 from .mpirun_output import NOT_TEXT
 
 SIZE = 1 << 19  # bytes of a file
@@ -53,6 +52,8 @@ class KeptOutput:
 def after(folder: str, rank: int, received: int, last: bytes) -> bytes:
     """What a rank has printed after so many bytes, which end with `last`; b"" where the files lack
     it."""
+    from ..base.regular_files import open_regular  # a rank loads this module, too
+
     path = os.path.join(folder, NAME.format(rank=rank))
     text, start = b"", 0
     for name in (path + OLDER, path):

@@ -133,10 +133,12 @@ class Spare:
         return "modules of the program" if self._has_own_modules() else ""
 
     def _has_own_modules(self) -> bool:
-        """Whether a module of the program has the name of one that is imported already."""
+        """Whether a module of the program has the name of one that is imported already. Ours are
+        out of its way before it begins."""
         folder = ranks.first_path(self.run.program, os.path.join(self.folder, "work"))
         names = {entry.name.partition(".")[0] for entry in os.scandir(folder)}
-        imported = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
+        others = (name for name, module in sys.modules.items() if not programs.is_ours(module))
+        imported = {name.partition(".")[0] for name in others} - {"__main__"}
         return not names.isdisjoint(imported)
 
 

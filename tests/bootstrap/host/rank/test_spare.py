@@ -158,6 +158,18 @@ def test_the_next_attempt_begins_with_the_imports_of_the_spare(attempts: Attempt
     assert attempts.second() == (0, True)
 
 
+@pytest.mark.parametrize(("name", "forks"), [("railhead", True), ("keras", False)])
+def test_a_program_may_have_our_modules_but_none_of_the_spare(
+    attempts: Attempts, name: str, forks: bool
+) -> None:
+    """The built-in training has its own `railhead` beside it."""
+    attempts.lay_out(SCRIPT.replace("import tensorflow,", "import keras, tensorflow,"))
+    (attempts.folder / "work" / name).mkdir()
+    (attempts.folder / "work" / name / "__init__.py").write_text("")
+    attempts.kill_first()
+    assert attempts.second() == (0, forks)
+
+
 @pytest.mark.parametrize("launcher", ["torch", "jax"])
 def test_a_spare_keeps_the_framework_of_the_launcher(attempts: Attempts, launcher: str) -> None:
     own = {"launcher": launcher, "coordinator": "127.0.0.1:9"}
