@@ -34,7 +34,7 @@ from bootstrap.provision.uv import ENVIRONMENT  # noqa: E402
 
 UV = Path(sys.executable).parent / "uv"
 TABLES = {"arguments": "optimizer_arguments.py", "counts": "counted_samples.py"}
-PART = 10  # cases that two ranks train: within the time of run_together
+PART = 15  # cases of each start: within the time of run_together
 # Keras 3.12 is the last one for Python 3.10.
 SEEDS = [*itertools.product((1, 2), ("tf2.18-cpu", "tf2.21-cpu"), ("3.10", "3.12"))]
 
@@ -72,9 +72,9 @@ def unequal(python: str, program: str) -> list[str]:
     environment = {name: text for name, text in os.environ.items() if name != "TF_CONFIG"}
     environment |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}", "CUDA_VISIBLE_DEVICES": "-1"}
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
-    command, lines = [python, str(TESTS / "samples" / program)], list[str]()
+    command, lines, done = [python, str(TESTS / "samples" / program)], list[str](), 0
 
-    def left(started: Sequence[Command], *names: str) -> list[dict[str, Any]]:
+    def left(started: Sequence[Command], *names: str) -> list[Any]:
         """What the commands left, by case."""
         with tempfile.TemporaryDirectory() as folder:
             own = [([*words, folder, *names], more) for words, more in started]
@@ -84,10 +84,9 @@ def unequal(python: str, program: str) -> list[str]:
                 raise SystemExit(f"a process ended: {output[-1][-3000:]}")
             return [json.loads(file.read_text()) for file in files]
 
-    (alone,) = left([([*command, "alone"], {})])
-    cases = list(alone)
-    for at in range(0, len(cases), PART):
-        part = cases[at : at + PART]
+    (cases,) = left([([*command, "names"], {})])
+    for part in (cases[at : at + PART] for at in range(0, len(cases), PART)):
+        (alone,) = left([([*command, "alone"], {})], *part)
         ranks = left([([*command, "rank"], one) for one in tf_configs({"worker": 2})], *part)
         lines += [
             f"{case}: {str(rank.get(case))[:200]}, not {str(alone[case])[:200]}"
@@ -95,7 +94,8 @@ def unequal(python: str, program: str) -> list[str]:
             for rank in ranks
             if not same(rank.get(case), alone[case])
         ]
-        print(f"{at + len(part)} of {len(cases)} cases, {len(lines)} differences", flush=True)
+        done += len(part)
+        print(f"{done} of {len(cases)} cases, {len(lines)} differences", flush=True)
     return lines
 
 

@@ -1,9 +1,10 @@
 """Counts the samples that Keras 3 sees of every kind of data.
 
-    counted_samples.py ROLE FOLDER [CASE ...]    ROLE: rank, mirrored or alone
+    counted_samples.py ROLE FOLDER [CASE ...]    ROLE: rank, mirrored, alone or names
 
 Writes FOLDER/NAME.json with [samples, sum of their numbers] by case, such as `fit of a generator`.
-NAME is the number of the rank, `mirrored` or `alone`. Without CASE: all.
+NAME is the number of the rank, `mirrored` or `alone`. Without CASE: all. NAME `names` has the cases
+alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from samples.roles import install_patches, strategy_of
 
 BATCH, BATCHES = 8, 6
+METHODS = ("fit", "evaluate", "validation_data")
 X = np.arange(1, BATCH * BATCHES + 1, dtype="float32")[:, None]  # each sample is its number
 
 
@@ -72,6 +74,10 @@ def kinds() -> dict[str, tuple[Callable[[], Any], dict[str, int]]]:
 
 def main(role: str, folder: str, *only: str) -> None:
     """Count all cases, and write the counts."""
+    if role == "names":
+        names = [f"{method} of {kind}" for kind in kinds() for method in METHODS]
+        Path(folder, "names.json").write_text(json.dumps(names))
+        return
     install_patches(role)
     import keras
     import tensorflow as tf

@@ -1,10 +1,10 @@
 """Each argument of each optimizer of Keras 3, from their signatures: trained as a rank, or by the
 one process that the ranks are compared with.
 
-    optimizer_arguments.py ROLE FOLDER [CASE ...]    ROLE: rank, mirrored or alone
+    optimizer_arguments.py ROLE FOLDER [CASE ...]    ROLE: rank, mirrored, alone or names
 
 Writes FOLDER/NAME.json with the weights, or the error, by case, such as `SGD clipnorm`. NAME is the
-number of the rank, `mirrored` or `alone`. Without CASE: all.
+number of the rank, `mirrored` or `alone`. Without CASE: all. NAME `names` has the cases alone.
 """
 
 from __future__ import annotations
@@ -71,6 +71,9 @@ def arguments(optimizer: Any) -> list[str]:
 
 def main(role: str, folder: str, *only: str) -> None:
     """Train all cases, and write what they left."""
+    if role == "names":
+        Path(folder, "names.json").write_text(json.dumps([*cases()]))
+        return
     install_patches(role)
     import tensorflow as tf
 
