@@ -72,6 +72,8 @@ def answer(
         if word.startswith("-"):
             if (found := place.option()) or not place.is_known:
                 return found  # of an unknown option, the next word may be the value
+        elif word in tasks and not place.takes_word:
+            return together(task, word)
         elif found := place.value():
             return found
         else:
@@ -304,9 +306,14 @@ def without_habit(wrong: Wrong, words: Sequence[str], tasks: Mapping[str, Task])
         if "args" in place.names and place.script and unknown.startswith("--"):
             return place.for_script()
     elif unknown in tasks:
-        both = f"{typed(words[0])} ... && {PROGRAM} {typed(unknown)} ..."
-        return Answer(f"{wrong}: one task at a time", both)
+        return together(task, unknown)
     return Answer(str(wrong), f"--help {task.typed}")
+
+
+def together(task: Task, other: str) -> Answer:
+    """The answer to two tasks in one line."""
+    rule = f"{PROGRAM} {task.typed} does not take {other}: one task at a time"
+    return Answer(rule, f"{task.typed} ... && {PROGRAM} {typed(other)} ...")
 
 
 def slip(unknown: str, names: Iterable[str]) -> str:

@@ -177,6 +177,7 @@ def test_a_usage_error_exits_with_2_and_runs_no_task(fab: Fab, args: str, expect
         ("trian", "fab train"),
         ("ssh-confg", "fab ssh-config"),
         ("nonsense", "fab --list"),
+        ("attach train", "fab attach ... && fab train ..."),
         ("train --hosts", "fab --help train"),
     ],
 )

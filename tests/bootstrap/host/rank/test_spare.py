@@ -116,7 +116,7 @@ class Attempts:
         process.wait()
         (self.folder / "go").touch()
 
-    def second(self, **variables: str) -> tuple[int, bool]:
+    def second(self, **variables: str) -> tuple[int, Any]:
         """The exit code of a second attempt, and whether it was a fork of the spare."""
         code = self.start(**variables).wait(60)
         until(lambda: "]\n" in self.out(1))
