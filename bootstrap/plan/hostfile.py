@@ -93,13 +93,19 @@ def links(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> tuple[Link, 
 
 
 def networks(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> str:
-    """The links' networks, as OpenMPI's *_if_include takes them."""
-    return ",".join(dict.fromkeys(link.network for link in links(peers, facts)))
+    """The links' networks, as Open MPI's *_if_include takes them. It knows none of IPv6: there the
+    interface, where all hosts name it alike, otherwise "", and Open MPI chooses."""
+    found = links(peers, facts)
+    if not any(":" in link.network for link in found):
+        return ",".join(dict.fromkeys(link.network for link in found))
+    devices = {link.device or "" for link in found}
+    return devices.pop() if len(devices) == 1 else ""
 
 
 def is_loopback(networks: str) -> bool:
     """Whether all of these networks are of one machine."""
-    return all(ipaddress.ip_network(network).is_loopback for network in networks.split(","))
+    addresses = [one.partition("/")[0] for one in networks.split(",")]
+    return networks == "lo" or all(one.startswith("127.") for one in addresses)
 
 
 def _link(address: str, facts: HostFacts) -> Link:

@@ -290,6 +290,13 @@ def run_document(
 NETWORKS = ("oob_tcp_if_include", "btl_tcp_if_include")  # before the networks in its command
 
 
+def network_options(networks: str, series: str) -> list[str]:
+    """The options with which mpirun uses these networks; none where there are none to name. The
+    daemons of Open MPI 5 refuse the loopback interface, so those of local hosts use another one."""
+    named = NETWORKS[1:] if series == "5.0" and is_loopback(networks) else NETWORKS
+    return [word for name in named for word in ("--mca", name, networks) if networks]
+
+
 def mpirun_argv(
     run_id: str, *, size: int, run_folder: str, networks: str, series: str
 ) -> list[str]:
@@ -301,22 +308,19 @@ def mpirun_argv(
     its batches, may need it. By default it does so only if the host has fewer slots than ranks.
     TCP keepalive detects a dead link within half a minute; OpenMPI's default is 5 minutes.
 
-    Open MPI 5 drops parameters after `-mca` (one dash), without a word. Its daemons refuse the
-    loopback interface, so those of local hosts use another one. On stdout it does not tag each
-    piece of output, and 5.0.7 and 5.0.8 mix the ranks; on stderr, a pipe, each frame (rank.py)
+    Open MPI 5 drops parameters after `-mca` (one dash), without a word. On stdout it does not tag
+    each piece of output, and 5.0.7 and 5.0.8 mix the ranks; on stderr, a pipe, each frame (rank.py)
     arrives in one piece. Therefore ranks write there.
     """
     five = series == "5.0"
     tmp = f"TMPDIR=$HOME/.railhead/runs/{run_id}/tmp"
     marks = f"env RAILHEAD_RUN={run_id} RAILHEAD_HOME=$HOME {tmp}"
     agent = ("prte_launch_agent", "prted") if five else ("orte_launch_agent", "orted")
-    named = NETWORKS[1:] if five and is_loopback(networks) else NETWORKS
     mca = {
         "plm_rsh_agent": "ssh",
         "plm_rsh_args": " ".join(("-F", f"{run_folder}/ssh_config", *SHARED)),
         "plm_rsh_no_tree_spawn": "1",
         agent[0]: f"{marks} {agent[1]}",
-        **dict.fromkeys(named, networks),
         "oob_tcp_keepalive_time": "10",
         "oob_tcp_keepalive_intvl": "5",
         "oob_tcp_keepalive_probes": "3",
@@ -326,6 +330,7 @@ def mpirun_argv(
     }
     argv = ["mpirun", "--hostfile", f"{run_folder}/hostfile", "-np", str(size)]
     argv += ["--bind-to", "none", "--map-by", "slot", "--tag-output"]
+    argv += network_options(networks, series)
     for name, value in mca.items():
         argv += ["--mca", name, value]
     argv += ["--merge-stderr-to-stdout"] if five else []

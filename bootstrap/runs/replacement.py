@@ -127,11 +127,16 @@ def _tell_lead(cluster: ConnectedCluster, document: RunDocument, run: Run) -> No
 
 def with_networks(argv: Sequence[str], networks: str) -> list[str]:
     """The command of mpirun with other networks. Pure."""
-    before = ("", *argv)
-    return [
-        networks if name in launch.NETWORKS else word
-        for name, word in zip(before, argv, strict=False)
-    ]
+    words = [*argv]
+    for name in launch.NETWORKS:
+        if name in words:
+            at = words.index(name)
+            del words[at - 1 : at + 2]
+    if "--mca" not in words:  # the supervisor has not written it yet
+        return words
+    at = words.index("--mca")
+    series = "5.0" if "prte_launch_agent" in words else "4.1"
+    return [*words[:at], *launch.network_options(networks, series), *words[at:]]
 
 
 def with_host(run: RunDocument, peer: Peer, link: Link, gpus: tuple[str, ...] = ()) -> RunDocument:

@@ -74,10 +74,11 @@ def test_ssh_itself_reads_the_configuration(tmp_path: Path, index: int) -> None:
 
 
 def at(base: HostFacts, *addresses: str) -> HostFacts:
-    """Facts of a host with these addresses: 10.0.1.5/24."""
-    interfaces = [ipaddress.ip_interface(text) for text in addresses]
+    """Facts of a host with these addresses: 10.0.1.5/24, of eth0, or ens5 10.0.1.5/24."""
+    pairs = [("eth0", *text.split()) for text in addresses]
+    own = [(pair[-2], ipaddress.ip_interface(pair[-1])) for pair in pairs]
     return replace(
-        base, addresses=tuple(Address("eth0", str(i.ip), str(i.network)) for i in interfaces)
+        base, addresses=tuple(Address(name, str(one.ip), str(one.network)) for name, one in own)
     )
 
 
@@ -100,10 +101,18 @@ LO = "127.0.0.1/8"
             "10.0.1.0/24,203.0.113.7/32",
         ),
         (["203.0.113.7", "203.0.113.7"], [[], []], "203.0.113.7/32"),
-        (["fd00::5", "fd00::6"], [["fd00::5/64"], ["fd00::6/64"]], "fd00::5/128,fd00::6/128"),
+        (["fd00::5", "fd00::6"], [["fd00::5/64"], ["fd00::6/64"]], "eth0"),
+        (["fd00::5", "fd00::6"], [["fd00::5/64"], [LO, "ens5 fd00::6/64"]], ""),
+        (["fd00::5", "fd00::9"], [["fd00::5/64"], ["fd00::6/64"]], ""),
+        (["10.0.1.5", "fd00::6"], [["10.0.1.5/24"], [LO, "fd00::6/64"]], "eth0"),
+        (["::1"], [["::1/128"]], "eth0"),
         (["10.0.1.5"], [["fe80::1/64", "172.17.0.1/16", "10.0.1.5/25"]], "10.0.1.0/25"),
     ],
-    ids=["local", "one subnet", "two subnets", "NAT", "one NAT", "IPv6", "many addresses"],
+    ids=[
+        *("local", "one subnet", "two subnets", "NAT", "one NAT"),
+        *("IPv6", "IPv6 by two names", "IPv6 and NAT", "both", "IPv6 on one host"),
+        "many addresses",
+    ],
 )
 def test_mpi_listens_in_the_networks_of_the_peers_alone(
     debian: HostFacts, peers: list[str], facts: list[list[str]], expected: str
@@ -140,4 +149,3 @@ def test_the_interface_is_the_one_that_has_the_address_for_peers(
     host = Peer("h1", address, 22, "ann", 1, KEY)
     facts = {"h1": replace(debian, addresses=TWO_LEGS)}
     assert links([host], facts) == (link,)
-    assert networks([host], facts) == link.network

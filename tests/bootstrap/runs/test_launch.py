@@ -416,13 +416,18 @@ def test_open_mpi_5_has_its_own_daemon_and_its_ranks_print_to_a_pipe() -> None:
     assert "--merge-stderr-to-stdout" not in four and four[-1].endswith('rank.sh"')
 
 
-@pytest.mark.parametrize("networks", ["127.0.0.0/8", "::1/128", "127.0.0.1/32,127.0.0.0/8"])
+@pytest.mark.parametrize("networks", ["127.0.0.0/8", "lo", "127.0.0.1/32,127.0.0.0/8"])
 def test_the_daemons_of_open_mpi_5_take_another_interface_than_loopback(networks: str) -> None:
     five, four = parameters(argv("5.0", networks)), parameters(argv("4.1", networks))
     assert "oob_tcp_if_include" not in five and four["oob_tcp_if_include"] == networks
     assert five["btl_tcp_if_include"] == networks
     mixed = parameters(argv("5.0", f"{networks},10.0.1.0/24"))
     assert mixed["oob_tcp_if_include"] == f"{networks},10.0.1.0/24"
+
+
+def test_mpirun_chooses_the_interfaces_where_none_can_be_named() -> None:
+    """Open MPI 4.1.4, 5.0.8 and 5.0.11 find no interface for a network of IPv6."""
+    assert not [name for name in parameters(argv(networks="")) if name.endswith("_if_include")]
 
 
 def test_mpirun_carries_no_variable_and_so_no_secret() -> None:

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from standins.connected import connected
 from standins.runs.run_documents import run_document
 
@@ -46,12 +47,28 @@ def test_a_run_without_addresses_of_ranks_gets_none() -> None:
     assert replacement.with_host(run, PEER, Link(None, "")).tf_cluster is None
 
 
-def test_the_command_of_mpirun_gets_the_networks_of_now() -> None:
+@pytest.mark.parametrize("series", ["4.1", "5.0"])
+@pytest.mark.parametrize(
+    ("former", "networks"),
+    [
+        ("10.0.0.1/32,10.0.0.2/32", "10.0.0.1/32,10.0.0.9/32"),
+        ("eth0", ""),
+        ("", "eth0"),
+        ("127.0.0.0/8", "10.0.0.0/8"),
+    ],
+)
+def test_the_command_of_mpirun_gets_the_networks_of_now(
+    series: str, former: str, networks: str
+) -> None:
     before, now = (
-        launch.mpirun_argv("r1", size=4, run_folder="/r", networks=text, series="4.1")
-        for text in ("10.0.0.1/32,10.0.0.2/32", "10.0.0.1/32,10.0.0.9/32")
+        launch.mpirun_argv("r1", size=4, run_folder="/r", networks=text, series=series)
+        for text in (former, networks)
     )
-    assert replacement.with_networks(before, "10.0.0.1/32,10.0.0.9/32") == now != before
+    assert replacement.with_networks(before, networks) == now != before
+
+
+def test_a_command_of_mpirun_that_is_not_written_yet_stays_empty() -> None:
+    assert replacement.with_networks([], "eth0") == []
 
 
 def test_two_commands_that_replace_hosts_are_both_waited_for(home: Path) -> None:
