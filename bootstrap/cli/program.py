@@ -112,13 +112,13 @@ def _understood(words: Sequence[str], after: Sequence[str], tasks: Mapping[str, 
 
 
 def _without_help(words: Sequence[str]) -> tuple[bool, Sequence[str]]:
-    """Whether it is for help, and the other words: of `--help train`, `train -h` and
-    `help train`."""
+    """Whether it is for help, and the other words: of `--help train`, `train -h`, `help train` and
+    `data push help`."""
     others = [word for word in words if word not in HELP]
-    for at in (0, -1):
-        if others and others[at] == "help":
-            del others[at]
-            return True, others
+    if others[:1] == ["help"]:
+        return True, others[1:]
+    if others[-1:] == ["help"] and not any(word.startswith("-") for word in others):
+        return True, others[:-1]
     return len(others) < len(words), others
 
 

@@ -99,6 +99,8 @@ ns.add_task(mine)
         ("--version", "Paramiko"),
         ("--help train", "Usage: fab train"),
         ("help", "Options before or after the task:"),
+        ("help data push", "Usage: fab data push FOLDER URI"),
+        ("data push help", "Usage: fab data push FOLDER URI"),
     ],
 )
 def test_a_fabfile_has_the_users_tasks_and_ours(tmp_path: Path, args: str, expected: str) -> None:

@@ -142,6 +142,7 @@ def test_what_a_run_on_ready_hosts_does_not_need_is_not_imported() -> None:
         (("exec", "ls", "--hosts", "a b"), "fab exec: 'a b'"),
         (("exec", "--hosts", "a b", "--", "sh", "-c", "x y"), "fab exec: 'a b'"),
         (("train", "--", "--epochs", "3"), "fab train takes nothing after --"),
+        (("fetch", "--run", "help"), "fab fetch: no hosts"),
         (("train", "--hosts", "a", "no.py"), "fab train: there is no script no.py"),
         (("train", "--deploy", "a b"), "fab train: 'a b'"),
         (("train", "--deploy", "a", "--detach"), "fab train: --deploy goes without --detach"),
