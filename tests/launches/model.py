@@ -123,7 +123,7 @@ def check_kept(
     for own, (ends, results) in before.items():
         one = world.machines[own]
         outcome.earlier |= {own} if one.state != "gone" and one.ends < ends else set()
-        if results and one.state == "gone" and step.verb not in ("destroy", "lying-stop"):
+        if results and one.state == "gone" and step.verb not in ("stop", "destroy", "lying-stop"):
             outcome.lost.add(own)
 
 
