@@ -16,12 +16,12 @@ from railhead.installation import IS_WHEEL, PROGRAM
 from railhead.version import VERSION
 
 from ..console.output import error_as_json, printable
-from ..errors import INTERRUPTED, USAGE, Command, UsageError
+from ..errors import DONE, INTERRUPTED, USAGE, Command, UsageError
 from ..inventory.files import RUN_ID, refuse_of_others
 from . import machine_tasks, result_tasks, serving_tasks
 from . import tasks as run_tasks
 from .command_line import help
-from .command_line.arguments import Line, Wrong, read, with_joined_name
+from .command_line.arguments import Line, Wrong, read, with_name
 from .running import RUNNING, Exit, error_output, output_closed
 from .task import Task
 
@@ -80,7 +80,7 @@ def run(
         except UsageError as wrong:
             raise Exit(printable(f"{PROGRAM}: {wrong}"), USAGE) from None
         if line.task is None:
-            _show(line, words, tasks, others or {})
+            _show(line, after, tasks, others or {})
             return
     RUNNING.quiet, RUNNING.debug, RUNNING.dry = line.core.quiet, line.core.debug, line.core.dry
     if line.core.ssh:
@@ -96,14 +96,14 @@ def _understood(words: Sequence[str], after: Sequence[str], tasks: Mapping[str, 
     typed: Sequence[str] = words
     try:
         wants_help, words = _without_help(words)
-        words, at = with_joined_name(words, tasks)
-        typed = [*words[at : at + 1], *words[:at], *words[at + 1 :]]  # the task comes first
-        if wants_help and typed and typed[0] in tasks:
-            print(help.task_page(tasks[typed[0]]))
-            raise Exit("", 0)
-        if not wants_help:
-            _refuse_habits(typed if at < len(words) else (), after, tasks)
-        return read(words, tasks, after)
+        name, rest = with_name(words, tasks)
+        typed = [name, *rest] if name else rest
+        if wants_help and (not name or name in tasks):
+            print(help.task_page(tasks[name]) if name else help.page(tasks.values()))
+            raise Exit("", DONE)
+        if not wants_help and (name or after):
+            _refuse_habits(typed if name else (), after, tasks)
+        return read(name, rest, tasks, after)
     except Wrong as wrong:
         from .command_line import answers
 
@@ -124,8 +124,6 @@ def _without_help(words: Sequence[str]) -> tuple[bool, Sequence[str]]:
 
 def _refuse_habits(words: Sequence[str], after: Sequence[str], tasks: Mapping[str, Task]) -> None:
     """Exit 2 with the line to type instead of one that other programs have."""
-    if not (words or after):
-        return
     from .command_line import answers
 
     found = answers.answer(words, tasks, _has_job(words)) or answers.after_dashes(words, after)
@@ -134,10 +132,10 @@ def _refuse_habits(words: Sequence[str], after: Sequence[str], tasks: Mapping[st
 
 
 def _show(
-    line: Line, words: Sequence[str], tasks: Mapping[str, Task], others: Mapping[str, str]
+    line: Line, after: Sequence[str], tasks: Mapping[str, Task], others: Mapping[str, str]
 ) -> None:
     """Answer a command line without a task."""
-    core, after = line.core, words[words.index("--") + 1 :] if "--" in words else ()
+    core = line.core
     if core.complete or core.print_completion_script:
         from .command_line import completion
 
@@ -149,8 +147,6 @@ def _show(
     elif after:
         what = Command("exec", hosts="a,b", cmd="nvidia-smi -L")
         raise Exit(f"{PROGRAM}: no task is named\n  next: {what}", USAGE)
-    elif any(word in HELP or word == "help" for word in words):
-        print(help.page(tasks.values()))
     elif core.version:
         print("\n".join(_versions()))
     elif core.list_format == "json":
@@ -174,10 +170,7 @@ def _for_fabric(words: Sequence[str], folder: Path) -> Sequence[str]:
     Raises:
         UsageError: another user has written the fabfile, or can.
     """
-    before = itertools.takewhile(
-        lambda pair: _is_core(*pair), zip(words, ("", *words), strict=False)
-    )
-    if any(word.startswith(OTHER_TASKS) for word, _ in before):
+    if any(word.startswith(OTHER_TASKS) for word, _ in _before_task(words)):
         return words
     places = (folder, *folder.parents)
     first = max(
@@ -192,14 +185,13 @@ def _for_fabric(words: Sequence[str], folder: Path) -> Sequence[str]:
 
 def _without_fabfile(words: Sequence[str]) -> list[str]:
     """The words without the options that name a fabfile, which is known now."""
-    pairs = [*zip(words, ("", *words), strict=False)]
-    first = len([*itertools.takewhile(lambda pair: _is_core(*pair), pairs)])
+    pairs = _before_task(words)
     left = [
         word
-        for word, before in pairs[:first]
+        for word, before in pairs
         if not word.startswith(OTHER_TASKS) and before not in OTHER_TASKS
     ]
-    return [*left, *words[first:]]
+    return [*left, *words[len(pairs) :]]
 
 
 def _has_ours_alone(fabfile: Path) -> bool:
@@ -209,9 +201,15 @@ def _has_ours_alone(fabfile: Path) -> bool:
     return lines[1:] == ["from railhead.tasks import ns as ns"]
 
 
-def _is_core(word: str, before: str) -> bool:
-    """Whether a word is an option before the first task, or perhaps the value of one."""
-    return word != "--" and (word.startswith("-") or before.startswith("-"))
+def _before_task(words: Sequence[str]) -> list[tuple[str, str]]:
+    """The options before the first task and what may be their values, each with the word before:
+    they may be Fabric's."""
+
+    def is_option(pair: tuple[str, str]) -> bool:
+        word, before = pair
+        return word != "--" and (word.startswith("-") or before.startswith("-"))
+
+    return [*itertools.takewhile(is_option, zip(words, ("", *words), strict=False))]
 
 
 def _is_loaded(fabfile: Path) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .task import Task
 
+Texts = Mapping[str, Any]  # what was typed, by the options' parameters
 TARGETS = ("hosts", "stack")
 INTERNAL = "this is an error in Railhead, not in your command"
 BY_RECORD = ("undeploy", "predict")  # an endpoint is found by its name; the hint says if it is not
@@ -57,7 +58,7 @@ def output_closed() -> Exit:
 
 
 @contextmanager
-def reported(name: str, options: Mapping[str, Any]) -> Iterator[None]:
+def reported(name: str, options: Texts) -> Iterator[None]:
     """Turns errors of a task into Exit; prints a traceback only for internal errors.
 
     Args:
@@ -91,7 +92,7 @@ def reported(name: str, options: Mapping[str, Any]) -> Iterator[None]:
             raise Exit(_internal_error(file), FAILED) from None
 
 
-def error_output(error: BaseException, options: Mapping[str, Any]) -> ErrorOutput:
+def error_output(error: BaseException, options: Texts) -> ErrorOutput:
     """What a task with --json prints of an error."""
     from railhead.documents.outputs import ErrorOutput  # imported late: few commands fail
 
@@ -112,7 +113,7 @@ def _exit(message: str, code: int) -> Exit:
     return Exit(shown_on(sys.stderr, message), code)
 
 
-def _with_target(hint: Hint, options: Mapping[str, Any]) -> Hint:
+def _with_target(hint: Hint, options: Texts) -> Hint:
     """The hint, with `--hosts` or `--stack` as typed in each command that names no hosts itself.
 
     Args:
@@ -124,7 +125,7 @@ def _with_target(hint: Hint, options: Mapping[str, Any]) -> Hint:
     return hint.completed(partial(_aimed, options=_with_hosts_of_run(options), tasks=RUNNING.tasks))
 
 
-def _aimed(command: Command, options: Mapping[str, Any], tasks: Mapping[str, Task]) -> Command:
+def _aimed(command: Command, options: Texts, tasks: Mapping[str, Task]) -> Command:
     name = command.task.replace(" ", "-")
     if name not in tasks or name in BY_RECORD:  # the fabfile may have some of our tasks only
         return command
@@ -132,7 +133,7 @@ def _aimed(command: Command, options: Mapping[str, Any], tasks: Mapping[str, Tas
     return command.at({one: options[one] for one in TARGETS if options.get(one) and one in takes})
 
 
-def _with_hosts_of_run(options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_hosts_of_run(options: Texts) -> Texts:
     """The values of a task's options; where only a run names the hosts, with its stack or hosts."""
     from ..inventory import local_state
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
@@ -16,13 +16,14 @@ from railhead.installation import PROGRAM
 from ..console import output
 from ..errors import USAGE, UsageError
 from ..runs.strategies import DEFAULT_LAUNCHER, LAUNCHERS, names
-from .running import RUNNING, Exit, reported
+from .running import RUNNING, Exit, Texts, reported
 
 if TYPE_CHECKING:
     from ..project.job_file import Job
 
 # The groups of `fab --list`, in their order.
 GROUPS = TRAIN, RESULTS, SERVE, HOSTS, CLOUD = ("Train", "Results", "Serve", "Hosts", "Cloud")
+TWO_WORDS = ("data",)  # the first word of tasks whose name has two, such as data push
 # What stands for these words in a help text.
 CHOICES = {
     "launchers": " or ".join(LAUNCHERS),
@@ -122,9 +123,6 @@ def typed(name: str) -> str:
     return f"{first} {second}" if first in TWO_WORDS and second else name
 
 
-TWO_WORDS = ("data",)  # the first word of tasks whose name has two, such as data push
-
-
 def parameter(one: Option) -> str:
     """The name of an option as a parameter of Python: that of its flag, with underscores."""
     return one.flag.replace("-", "_")
@@ -154,7 +152,7 @@ def _parts(body: Callable[..., None]) -> Iterator[Part]:
         yield Part(name, kind, which)
 
 
-def values_of(parts: Sequence[Part], texts: Mapping[str, Any]) -> dict[str, Any]:
+def values_of(parts: Sequence[Part], texts: Texts) -> dict[str, Any]:
     """The groups of a task by parameter, from what was typed and the job that it names.
 
     Raises:
@@ -164,7 +162,7 @@ def values_of(parts: Sequence[Part], texts: Mapping[str, Any]) -> dict[str, Any]
     return {part.parameter: _read(part, texts, job) for part in parts}
 
 
-def _job(parts: Sequence[Part], texts: Mapping[str, Any]) -> Job | None:
+def _job(parts: Sequence[Part], texts: Texts) -> Job | None:
     """The job that the command line names, of a task that takes one."""
     typed = next((_read(one, texts, None) for one in parts if one.group is JobOptions), None)
     if typed is None or not typed.are_typed:
@@ -174,7 +172,7 @@ def _job(parts: Sequence[Part], texts: Mapping[str, Any]) -> Job | None:
     return job_file.chosen(typed)
 
 
-def _read(part: Part, texts: Mapping[str, Any], job: Job | None) -> Any:
+def _read(part: Part, texts: Texts, job: Job | None) -> Any:
     typed = {one.name: texts.get(parameter(one)) for one in part.options}
     if job is None or part.group is JobOptions:
         return from_texts(part.group, typed, UsageError)

@@ -68,7 +68,7 @@ def answer(
     for at, word in enumerate(words[1:], 1):
         if takes_value(words[at - 1], word, task):
             continue
-        place = Place(words[0], task, words, at, number, is_job)
+        place = Place(task, words, at, number, is_job)
         if word.startswith("-"):
             if (found := place.option()) or not place.is_known:
                 return found  # of an unknown option, the next word may be the value
@@ -111,7 +111,6 @@ def _unknown_task(words: Sequence[str], tasks: Mapping[str, Task]) -> Answer | N
 class Place:
     """A word of a command line, after the name of its task, and `number` words without options."""
 
-    name: str
     task: Task
     words: Sequence[str]
     at: int
@@ -132,9 +131,9 @@ class Place:
         return [*self.task.options()]
 
     @property
-    def first(self) -> tuple[str, ...]:
-        """The options of which one may be typed without its name."""
-        return self.task.first
+    def name(self) -> str:
+        """The task's."""
+        return self.task.name
 
     @property
     def names(self) -> set[str]:
@@ -186,21 +185,21 @@ class Place:
 
     def _are_hosts(self, words: Sequence[str]) -> bool:
         """Whether words can be nothing else here."""
-        if "job" in self.first:
+        if "job" in self.task.first:
             return not self.script and not any(map(self.is_job, words))
         return not self.takes_word
 
     @property
     def takes_word(self) -> bool:
         """Whether the task takes a word without an option."""
-        return bool(self.first) or any(one.rule.positional for one in self.options)
+        return bool(self.task.first) or any(one.rule.positional for one in self.options)
 
     def _habit(self, line: str) -> Answer:
-        rule = f"{PROGRAM} {typed(self.name)} has no option {self.flag}"
+        rule = f"{PROGRAM} {self.task.typed} has no option {self.flag}"
         value = self.word.partition("=")[2] or next(iter(self.following), "")
         if line.startswith("--set ") and self.script and self.name == "train":
             return self.for_script()
-        filled = _filled(line, value, typed(self.name), self.words)
+        filled = _filled(line, value, self.task.typed, self.words)
         if not line.startswith("-") or line.startswith("--help"):
             return Answer(rule, filled)
         takes = value and "=" not in self.word and (" " in line or line == "--json")
@@ -209,7 +208,7 @@ class Place:
 
     def for_script(self) -> Answer:
         """The answer to an option of the script: all that follows is the script's."""
-        rule = f"{PROGRAM} {typed(self.name)} has no option {self.flag}"
+        rule = f"{PROGRAM} {self.task.typed} has no option {self.flag}"
         args = f"--args={shlex.quote(shlex.join(self.words[self.at :]))}"
         before = shlex.join([typed(self.words[0]), *self.words[1 : self.at]])
         return Answer(rule, f"{before} {args}   # for the script")
@@ -221,7 +220,7 @@ class Place:
             return self._instead(["--hours", word], 1, f"{word} needs --hours")
         if word.isdigit():
             return self._number()
-        if "job" in self.first and not self.is_job(word) and (found := self._program()):
+        if "job" in self.task.first and not self.is_job(word) and (found := self._program()):
             return found
         if self.name in ("exec", "ssh") and self.number:
             line = shlex.join(self.words[1:] if self.name == "exec" else self.words[self.at :])
@@ -232,7 +231,7 @@ class Place:
             return self._instead(new, 1, f"{word} needs --file")
         if self.name == "tunnel" and (ports := FORWARD.fullmatch(word)):
             return self._instead([ports[2], "--local-port", ports[1]], 1, "PORT is that of a host")
-        if "stack" in self.names and self.task.group == CLOUD and not self.first:
+        if "stack" in self.names and self.task.group == CLOUD and not self.task.first:
             return self._instead(["--stack", word], 1, f"{word} needs --stack")
         if "hosts" in self.names and (SEVERAL.fullmatch(word) if self.takes_word else True):
             words = [word, *self.following]
@@ -245,7 +244,7 @@ class Place:
         if option := NUMBERS.get(self.name):
             rule = f"{self.word} needs --{option}"
             return self._instead([f"--{option}", self.word], 1, rule)
-        if "run" in self.first:
+        if "run" in self.task.first:
             return Answer(f"{self.word} is not the id of a run", "runs")
         return None
 
@@ -298,7 +297,7 @@ def without_habit(wrong: Wrong, words: Sequence[str], tasks: Mapping[str, Task])
     if not unknown:
         return Answer(str(wrong), f"--help {task.typed}")
     matches = (n for n, word in enumerate(words) if n and word.partition("=")[0] == unknown)
-    place = Place(words[0], task, words, next(matches, len(words)))
+    place = Place(task, words, next(matches, len(words)))
     if unknown.startswith("-"):
         flags = [f"--{one.flag}" for one in (*CORE, *task.options()) if not one.rule.positional]
         if near := slip(unknown, flags):

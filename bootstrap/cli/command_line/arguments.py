@@ -14,6 +14,7 @@ from railhead.installation import PROGRAM
 
 from ...errors import UsageError
 from ..core_options import CoreOptions
+from ..running import Texts
 from ..task import TWO_WORDS, Task, parameter, repeats
 
 CORE = options_in(CoreOptions)
@@ -30,34 +31,33 @@ class Wrong(Exception):
 
 @dataclass(frozen=True)
 class Line:
-    """What a command line says. `texts`: what was typed of the task, by the options' parameters."""
+    """What a command line says."""
 
     task: Task | None
-    texts: Mapping[str, Any]
+    texts: Texts
     core: CoreOptions
 
 
-def read(words: Sequence[str], tasks: Mapping[str, Task], after: Sequence[str] = ()) -> Line:
+def read(
+    named: str, words: Sequence[str], tasks: Mapping[str, Task], after: Sequence[str] = ()
+) -> Line:
     """What a command line says.
 
     Args:
-        words: those after the program's name. after: those after `--`, the command of `exec`.
+        named: the task's name; empty for none. words: the others before `--`. after: those after
+            it, the command of `exec`.
 
     Raises:
         Wrong: there is no such task or option, or a value is missing or too many.
         UsageError: a core option has a wrong value.
     """
-    words, at = with_joined_name(words, tasks)
-    if at == len(words):
-        task = None
-    elif (task := tasks.get(words[at])) is None:
-        raise Wrong(f"{PROGRAM} has no task {words[at]}", unknown=words[at])
+    task = tasks.get(named)
+    if named and task is None:
+        raise Wrong(f"{PROGRAM} has no task {named}", unknown=named)
     own = [*task.options()] if task else []
     flags = {one.flag: one for one in (*CORE, *own) if not one.rule.positional}
     name = f"{PROGRAM} {task.typed}" if task else PROGRAM
-    given, rest = _parser(name, flags).parse_known_args(
-        _with_values([*words[:at], *words[at + 1 :]], flags), Namespace()
-    )
+    given, rest = _parser(name, flags).parse_known_args(_with_values(words, flags), Namespace())
     texts = {parameter(one): getattr(given, parameter(one), None) for one in own}
     texts |= dict(_without_names(name, rest, texts, task))
     if after and "cmd" in texts:
@@ -68,9 +68,9 @@ def read(words: Sequence[str], tasks: Mapping[str, Task], after: Sequence[str] =
     return Line(task, texts, from_texts(CoreOptions, core, UsageError))
 
 
-def with_joined_name(words: Sequence[str], tasks: Mapping[str, Task]) -> tuple[Sequence[str], int]:
-    """The words with `data push` as `data-push`, and the place of the task's name: their length
-    where none is named.
+def with_name(words: Sequence[str], tasks: Mapping[str, Task]) -> tuple[str, list[str]]:
+    """The name of the task, `data-push` of `data push`, empty where none is named; and the other
+    words.
 
     Raises:
         Wrong: the second word of such a name is missing or unknown, or an option before it.
@@ -81,19 +81,18 @@ def with_joined_name(words: Sequence[str], tasks: Mapping[str, Task]) -> tuple[S
         if (one := known.get(flag := words[at].partition("=")[0])) is None:
             raise Wrong(f"{PROGRAM} has no option {flag}", unknown=flag)
         at += 1 if one.kind == "flag" or "=" in words[at] else 2
-    at = min(at, len(words))
-    first = words[at] if at < len(words) else ""
+    first, *rest = words[at:] or [""]
     if first not in TWO_WORDS:
-        return words, at
+        return first, [*words[:at], *rest]
     choices = [name.partition("-")[2] for name in tasks if name.startswith(f"{first}-")]
-    second = words[at + 1] if at + 1 < len(words) else ""
+    second = rest[0] if rest else ""
     if second not in choices:
         got = f", not {second!r}" if second else ""
         *some, last = choices
         hint = f"   # or: {PROGRAM} ".join(f"--help {first} {choice}" for choice in choices)
         rule = f"{PROGRAM} {first} takes {', '.join(some)} or {last}{got}"
         raise Wrong(rule, next=hint)
-    return [*words[:at], f"{first}-{second}", *words[at + 2 :]], at
+    return f"{first}-{second}", [*words[:at], *rest[1:]]
 
 
 def flags_of(one: Option) -> list[str]:
@@ -159,7 +158,7 @@ def _with_values(words: Sequence[str], options: Mapping[str, Option]) -> Iterato
 
 
 def _without_names(
-    name: str, rest: Sequence[str], texts: Mapping[str, Any], task: Task | None
+    name: str, rest: Sequence[str], texts: Texts, task: Task | None
 ) -> Iterator[tuple[str, str]]:
     """The values that were typed without the name of an option, by their parameters."""
     some = [one for one in task.options() if one.rule.positional] if task else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.cli.command_line.arguments import Wrong, read
+from bootstrap.cli.command_line.arguments import Wrong, read, with_name
 from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import GROUPS, Task
 from bootstrap.errors import UsageError
@@ -74,7 +74,7 @@ def test_values_need_no_names_and_options_any_order(
     words: str, task: str, understood: dict[str, object]
 ) -> None:
     own, _, after = words.partition(" -- ")
-    line = read(own.split(), TASKS, [after] if "'" in after else after.split())
+    line = read(*with_name(own.split(), TASKS), TASKS, [after] if "'" in after else after.split())
     assert line.task is TASKS[task]
     assert {name: text for name, text in line.texts.items() if text} == understood
 
@@ -106,13 +106,13 @@ def test_values_need_no_names_and_options_any_order(
 )
 def test_what_no_task_takes_is_refused(words: str, rule: str, unknown: str) -> None:
     with pytest.raises(Wrong) as wrong:
-        read(words.split(), TASKS)
+        read(*with_name(words.split(), TASKS), TASKS)
     assert rule in str(wrong.value) and wrong.value.unknown == unknown
 
 
 def test_hosts_are_refused_where_a_task_takes_none() -> None:
     with pytest.raises(UsageError, match="fab demo takes no hosts"):
-        read(["-H", "a", "demo"], TASKS)
+        read("demo", ["-H", "a"], TASKS)
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)

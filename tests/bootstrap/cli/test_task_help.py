@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from standins.forks import forked_fab
 
-from bootstrap.cli.command_line.arguments import read
+from bootstrap.cli.command_line.arguments import read, with_name
 from bootstrap.cli.command_line.help import EXAMPLES, task_page
 from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import values_of
@@ -29,7 +29,7 @@ def test_a_page_has_each_option_once_and_an_example_that_is_valid(name: str) -> 
         mine = [line for line in lines if typed in line.partition("  " * 3)[0].split()]
         assert len([line for line in mine if line.startswith("  ")]) == 1, one.flag
     words, _, after = EXAMPLES[task.typed].partition(" -- ")
-    line = read(shlex.split(words), TASKS, shlex.split(after))
+    line = read(*with_name(shlex.split(words), TASKS), TASKS, shlex.split(after))
     values_of(task.parts, line.texts)
     assert line.task is task
 

@@ -14,7 +14,7 @@ from places import CASES, ROOT
 
 import railhead
 from bootstrap.cli import generate, tasks
-from bootstrap.cli.command_line.arguments import read
+from bootstrap.cli.command_line.arguments import read, with_name
 from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import values_of
 from bootstrap.errors import UsageError
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def typed(command: str) -> dict[str, Any]:
     """The groups of options of a command, as the task receives them."""
-    line = read(shlex.split(command), TASKS)
+    line = read(*with_name(shlex.split(command), TASKS), TASKS)
     assert line.task
     return values_of(line.task.parts, line.texts)
 
