@@ -173,7 +173,7 @@ _CLUSTER_KEY = """cd ~/.railhead/cluster && { [ -f key ] || {
 BEGIN = f"""{{ railhead_uid=$(id -u); railhead_df=$(df -Pk "$HOME")
 railhead_marked=$(grep -lsaE '({OF_RUNS}|{OF_STANDBYS})=' /proc/[0-9]*/environ)
 }} 2>/dev/null </dev/null"""
-END = "unset railhead_uid railhead_df railhead_marked"  # old where the shell goes on
+END = "unset railhead_uid railhead_df railhead_marked"  # old where the shell continues
 _SUDO = "[ ${railhead_uid-$(id -u)} = 0 ] || sudo -n true && echo yes"
 _ENVS = """cd ~/.railhead/envs && for d in *; do
   v=; read -r v <$d/.ok; [ "$v" = $d ] && echo $d

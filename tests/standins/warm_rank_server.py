@@ -74,7 +74,7 @@ def stood_by(folder: str) -> int | None:
     """Let a fork be the spare of this host for this run, if that suits; there, its exit code."""
     try:
         run = spare.run_of(folder)
-    except (OSError, ValueError):  # it was removed, or is no document
+    except (OSError, ValueError):  # it was removed, or is not a document
         return None
     name = folder.rpartition("/hosts/")[2].partition("/")[0]
     numbers = [number for number, host in enumerate(run.hosts) if host.name == name]

@@ -43,7 +43,7 @@ class Keeper:
 
     def take(self) -> None:
         """Let it remove the file of the key."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended: there is no ssh-agent
+        with contextlib.suppress(BrokenPipeError):  # it has ended, without an ssh-agent
             os.write(self.ours, b"\n")
 
     def wait(self) -> None:

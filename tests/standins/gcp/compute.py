@@ -153,7 +153,7 @@ class Compute:
             return 200, self._operation(at)
         if kind != "instances":
             return self._resource(name, kind, at)
-        if name == "get":  # whoever looks: a deletion goes on although nobody asks for it
+        if name == "get":  # whoever looks: a deletion continues although nobody asks for it
             self._go_on()
         if at not in self.instances:
             return 404, error(404, "notFound")

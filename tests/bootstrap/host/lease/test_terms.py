@@ -324,7 +324,7 @@ def test_a_late_beat_does_not_give_back_an_expired_lease(tmp_path: Path) -> None
 
 
 def test_a_beat_has_the_attempts_of_the_run_so_far(tmp_path: Path) -> None:
-    """A host that takes the run over goes on counting, also after those of an earlier chief."""
+    """A host that takes the run over continues the count, also after those of an earlier chief."""
     first, second = (Attempt(3, Culprit(0, "a", ("killed",)), seconds) for seconds in (1.0, 2.0))
     term = Term(1, "a", "mark-1", started="2026-11-27T10:00:00Z", attempts=(first,))
     holder = LeaseHolder(str(tmp_path), term, None)  # type: ignore[arg-type]
