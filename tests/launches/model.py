@@ -11,6 +11,7 @@ from launches.scenario import PEOPLE, Step
 from launches.world import World
 
 ROUNDS = 4  # of the commands that the messages name, until nothing is left
+ENDING = ("stop", "destroy", "lying-stop", "hours")  # spot machines are gone at their deadline
 
 
 @dataclass
@@ -118,12 +119,12 @@ def alone(world: World, person: Person, outcome: Outcome, command: Callable[[], 
 def check_kept(
     world: World, before: dict[str, tuple[float, bool]], step: Step, outcome: Outcome
 ) -> None:
-    """No command but `fab stop` and a destroy ends a machine with the only results, and none moves
-    a deadline back."""
+    """No command but `fab stop` and a destroy ends a machine with the only results before its
+    deadline, and none moves a deadline back."""
     for own, (ends, results) in before.items():
         one = world.machines[own]
         outcome.earlier |= {own} if one.state != "gone" and one.ends < ends else set()
-        if results and one.state == "gone" and step.verb not in ("stop", "destroy", "lying-stop"):
+        if results and one.state == "gone" and step.verb not in ENDING:
             outcome.lost.add(own)
 
 
