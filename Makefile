@@ -7,7 +7,7 @@ setup := scripts/setup $(if $(YES),--yes)
 mypy := $(bin)/mypy --cache-dir $(caches)/mypy
 typed := $(wildcard tests/*.py) \
   $(addprefix tests/,\
-    bootstrap documents e2e engine fuzz hosts keras_patches launches money mutants public_programs scripts standins training)
+    bootstrap documents e2e engine hosts keras_patches money mutants scripts standins training)
 # The tests of the stacks, by module: mypy takes the folder's files for the package `stacks`.
 typed_stacks := $(addprefix -m ,$(subst /,.,$(basename $(wildcard tests/stacks/*.py tests/stacks/*/*.py))))
 
@@ -68,7 +68,7 @@ test-engine:
 # says the price and asks; after an interruption the same command continues.
 test-cloud:
 	@$(setup) --dev
-	@PATH="$(CURDIR)/$(bin):$$PATH" PYTHONPATH=tests $(bin)/python -m cloud.campaign
+	@PATH="$(CURDIR)/$(bin):$$PATH" $(bin)/python -m campaigns.cloud.campaign
 
 # The Horovod wheel for GPUs, compiled and tested on any machine, once: it needs no GPU. Minutes, 1 GB.
 # Another TensorFlow: make gpu-wheel RUNTIME=tf2.21
@@ -87,7 +87,7 @@ check:
 	$(bin)/ruff check . scripts/lock
 	@# beside mypy, which uses one core: the bytecode of the tests, which each worker would compile
 	$(bin)/pytest --collect-only -qq >/dev/null & \
-	  $(mypy) bootstrap stacks training benchmarks railhead pages fabfile.py scripts/lock scripts/wheel_types.py && \
+	  $(mypy) bootstrap stacks training benchmarks campaigns railhead pages fabfile.py scripts/lock scripts/wheel_types.py && \
 	  $(mypy) $(typed) && $(mypy) $(typed_stacks); \
 	  code=$$?; wait; exit $$code
 	@# six workers on two cores: most tests wait for hosts, engines and servers
@@ -106,6 +106,6 @@ mutmut:
 	@$(caches)/mutmut/bin/mutmut run --max-children 2 $(if $(only),'$(only)')
 	@$(caches)/mutmut/bin/mutmut results | grep -v ': not checked' || true
 
-# Long tests, resumable: make campaign-NAME SEEDS=1:20; the names are in tests/campaign.py.
+# Long tests, resumable: make campaign-NAME SEEDS=1:20; the names are in campaigns/__main__.py.
 campaign-%:
-	@$(bin)/python -m tests.campaign $* $(SEEDS)
+	@$(bin)/python -m campaigns $* $(SEEDS)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from campaigns.__main__ import CAMPAIGNS
 
 from .marked import table
-
-CAMPAIGNS = import_module("tests.campaign").CAMPAIGNS  # for mypy it is the module `campaign`
 
 
 def parts() -> dict[str, str]:

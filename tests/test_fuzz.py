@@ -1,4 +1,4 @@
-"""Random bad input: the cases of `python -m tests.fuzz`, with another seed at each run."""
+"""Random bad input: the cases of `python -m campaigns.fuzz`, with another seed at each run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from places import ROOT
 
 
 def test_fifty_cases_end_in_time_without_a_traceback() -> None:
-    command = [sys.executable, "-m", "tests.fuzz", "--cases", "50"]
+    command = [sys.executable, "-m", "campaigns.fuzz", "--cases", "50"]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 0, process.stdout + process.stderr

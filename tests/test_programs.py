@@ -7,14 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
-from campaign import CAMPAIGNS
 from places import ROOT
-from public_programs import sources
-from public_programs.outcomes import Outcome, read, table, write
-from public_programs.programs import PROGRAMS, Program
 from tested_programs import KINDS, Kind
 
 from bootstrap.runs.strategies import STRATEGIES
+from campaigns.__main__ import CAMPAIGNS
+from campaigns.public_programs import sources
+from campaigns.public_programs.outcomes import Outcome, read, table, write
+from campaigns.public_programs.programs import PROGRAMS, Program
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=Kind.row)

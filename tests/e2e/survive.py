@@ -126,9 +126,7 @@ def test_a_training_survives_random_faults(operator: Operator, unbroken: Path, n
 def kernel_log(ready: Path) -> Iterator[None]:
     """Programs on the hosts read a log of a kernel that is only theirs."""
     if Path("/proc/self/ns/mnt").readlink() == Path(f"/proc/{os.getppid()}/ns/mnt").readlink():
-        pytest.skip(
-            "another kernel log is a mount that others would see: use tests.survive_campaign"
-        )
+        pytest.skip("another kernel log is a mount that others would see: use campaigns.survive")
     with faults.own_kernel_log(ready):
         yield
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from draws import drawn
 from engine.aws import INSTANCE, OnAws, check_deadlines, tags
-from engine.kills import kill_up
+
+from campaigns.kills import kill_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 CAPACITY = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from draws import drawn
 from engine.gcp import OnGcp
-from engine.kills import kill_up
+
+from campaigns.kills import kill_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 STOCK_OUT = "ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have enough resources available"

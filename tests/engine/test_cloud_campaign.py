@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cloud import campaign, parts
-from cloud.record import Record
 from e2e import kept_environments
 from engine.clones import clone, environment
 from standins import warm_ranks
 
 from bootstrap.gpu_tools import tested_on
 from bootstrap.inventory import pulumi_cli
+from campaigns.cloud import campaign, parts
+from campaigns.cloud.record import Record
 
 __all__ = ["clone"]
 

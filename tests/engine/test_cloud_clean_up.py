@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-from cloud.clean_up import clean_up
 from engine.aws import INSTANCE, OnAws
-from engine.kills import kill_up
 from standins.forks import FAB_OF_A_STACK, FORKED
 
 from bootstrap.inventory import pulumi_cli
+from campaigns.cloud.clean_up import clean_up
+from campaigns.kills import kill_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 CAPACITY = ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity")

@@ -7,7 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from engine import kills
+
+from campaigns import kills
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 SEED = int(os.environ.get("RAILHEAD_KILL_SEED") or random.randrange(10**6))

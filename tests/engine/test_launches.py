@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from draws import SEED, drawn
-from engine import launches
+
+from campaigns.launches import on_the_engine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 EVENTS = 4
 
 
 def test_a_launch_ends_as_in_the_model(engine: Path, tmp_path: Path) -> None:
-    cloud = drawn(launches.CLOUDS)
-    with launches.serving(cloud) as fresh, fresh(tmp_path) as site:
-        launches.check(engine, tmp_path, site, launches.steps_of(SEED, cloud)[:EVENTS])
+    cloud = drawn(on_the_engine.CLOUDS)
+    with on_the_engine.serving(cloud) as fresh, fresh(tmp_path) as site:
+        on_the_engine.check(engine, tmp_path, site, on_the_engine.steps_of(SEED, cloud)[:EVENTS])

@@ -10,7 +10,8 @@ import shlex
 import pytest
 from engine.aws import INSTANCE, OnAws
 from engine.gcp import OnGcp
-from engine.kills import kill_up
+
+from campaigns.kills import kill_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 OFFERINGS = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"

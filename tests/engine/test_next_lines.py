@@ -13,8 +13,9 @@ from collections.abc import Callable
 import pytest
 from draws import drawn
 from engine.aws import OnAws
-from engine.kills import settle
 from engine.stack import Done
+
+from campaigns.kills import settle
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 MOST = 5  # commands until one succeeds

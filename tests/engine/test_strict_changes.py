@@ -10,7 +10,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from draws import drawn
 from engine.aws import OnAws
-from engine.kills import status
+
+from campaigns.kills import status
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 UP = ("up", "--yes", "--stack", "g4dn")

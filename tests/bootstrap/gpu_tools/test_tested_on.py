@@ -8,12 +8,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from cloud.record import Part, Record
 from places import ROOT
 
 from bootstrap.errors import RailheadError
 from bootstrap.gpu_tools import tested_on
 from bootstrap.gpu_tools.tested_on import Check, Machine
+from campaigns.cloud.record import Part, Record
 
 GOOD = Check("matmul", True, "14.9 TFLOP/s")
 BAD = Check("NCCL", False, "0 of 2 ranks joined")

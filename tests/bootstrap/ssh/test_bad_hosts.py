@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzz import chief, sandbox
-from fuzz.sandbox import Sandbox
 from standins.options import program
 from standins.runs.run_documents import HOST
 
@@ -31,6 +29,8 @@ from bootstrap.inventory.hosts import Host, parse_hosts
 from bootstrap.runs.request import record_of
 from bootstrap.serving import records
 from bootstrap.ssh import connect, session
+from campaigns.fuzz import chief, sandbox
+from campaigns.fuzz.sandbox import Sandbox
 from railhead.documents.agent.request import Bounds
 from railhead.documents.codec import encode
 from railhead.documents.runs.run_record import RunRecord

@@ -1,7 +1,7 @@
 """SIGKILL of `pulumi` and of `fab` at random moments, and what a person types after it.
 
-    .venv/bin/python -m tests.engine.kills --cases 200 --seed 1
-    .venv/bin/python -m tests.engine.kills --cloud aws --seed 1 --first 17 --cases 18   # one again
+    .venv/bin/python -m campaigns.kills --cases 200 --seed 1
+    .venv/bin/python -m campaigns.kills --cloud aws --seed 1 --first 17 --cases 18   # one again
 
 Each case makes a stack (the real engine over moto, or over our Google Cloud), kills `pulumi` or
 `fab` during an up, a resize, the replacement of spot machines or a destroy, and goes on as the
@@ -26,8 +26,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from engine import aws, gcp
 from engine.stack import Done, Stack, find
@@ -321,7 +319,7 @@ def run_cases(engine: Path, numbers: range, seed: int, cloud: str = "aws") -> in
                     failed += 1
                     print(f"{case}: FAILED: {error}", flush=True)
                     again = f"--cloud {cloud} --seed {seed} --first {number} --cases {number + 1}"
-                    print(f"again: python -m tests.engine.kills {again}", flush=True)
+                    print(f"again: python -m campaigns.kills {again}", flush=True)
     return failed
 
 

@@ -33,24 +33,24 @@ class Campaign:
 
 CAMPAIGNS = {
     "launches": Campaign(
-        "-m tests.launches --first {seed}000 --count 1000",
+        "-m campaigns.launches --first {seed}000 --count 1000",
         "1,000 simulated launches in a model of a cloud",
     ),
     "engine-launches": Campaign(
-        "-m tests.engine.launches --first {seed}",
+        "-m campaigns.launches.on_the_engine --first {seed}",
         "one such launch with the real commands; even seeds: AWS, odd: Google Cloud",
     ),
     # A case's number decides what is killed during what: 12 seeds have all of it, on both clouds.
     "kills": Campaign(
-        "-m tests.engine.kills --seed {seed} --first {seed} --count 2",
+        "-m campaigns.kills --seed {seed} --first {seed} --count 2",
         "two commands of a stack, killed at random moments; 12 seeds have all kinds",
     ),
     "survive": Campaign(
-        "-m tests.survive_campaign --seed {seed}",
+        "-m campaigns.survive --seed {seed}",
         "five runs of the built-in training, each with one to three faults",
     ),
     "survive-light": Campaign(
-        "-m tests.survive_campaign --light --seed {seed}",
+        "-m campaigns.survive --light --seed {seed}",
         "20 runs of a program that counts, with one to three faults, a full disk or no bucket",
     ),
     "freezes": Campaign(
@@ -58,29 +58,29 @@ CAMPAIGNS = {
         "::test_a_chief_that_wakes_up_harms_nothing[{seed}]",
         "a chief that stands still for longer than its lease, and wakes up beside its successor",
     ),
-    "hangs": Campaign("-m tests.hangs --seed {seed}", "each kind of hang, on two local hosts"),
+    "hangs": Campaign("-m campaigns.hangs --seed {seed}", "each kind of hang, on two local hosts"),
     "hangs-light": Campaign(
-        "-m tests.hangs --light --seed {seed}", "the kinds that need no TensorFlow"
+        "-m campaigns.hangs --light --seed {seed}", "the kinds that need no TensorFlow"
     ),
     "healthy": Campaign(
-        "-m tests.hangs --healthy --seed {seed}", "20 programs that are slow and healthy"
+        "-m campaigns.hangs --healthy --seed {seed}", "20 programs that are slow and healthy"
     ),
     "healthy-light": Campaign(
-        "-m tests.hangs --light --healthy --seed {seed}", "the same without TensorFlow"
+        "-m campaigns.hangs --light --healthy --seed {seed}", "the same without TensorFlow"
     ),
     "fuzz": Campaign(
-        "-m tests.fuzz --cases 100 --seed {seed}", "100 commands with random bad input"
+        "-m campaigns.fuzz --cases 100 --seed {seed}", "100 commands with random bad input"
     ),
     "keras": Campaign(
-        "-m tests.keras_campaign --seed {seed}",
+        "-m campaigns.keras_trainings --seed {seed}",
         "trainings with Keras 3 in two ranks; 8 seeds have all replicas, runtimes and Pythons",
     ),
     "horovod": Campaign(
-        "-m tests.horovod_campaign --seed {seed}",
+        "-m campaigns.horovod_interface --seed {seed}",
         "Horovod with Keras 3; 3 seeds have all versions of Keras and TensorFlow",
     ),
     "programs": Campaign(
-        "-m tests.public_programs --seed {seed}",
+        "-m campaigns.public_programs --seed {seed}",
         "public programs, unchanged; 6 seeds have each TensorFlow and each `--keras`",
     ),
     "torch": Campaign(
@@ -91,7 +91,7 @@ CAMPAIGNS = {
 
 def main() -> int:
     """Exit code 1 if a seed failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m campaigns", description=__doc__)
     parser.add_argument("name", choices=sorted(CAMPAIGNS))
     parser.add_argument("seeds", type=seeds, metavar="a:b", help="from seed a, up to and without b")
     options = parser.parse_args()

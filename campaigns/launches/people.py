@@ -14,8 +14,8 @@ from bootstrap.leaks.living import Living
 from bootstrap.leaks.report import Judge
 from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.stack_machines import StackMachines
-from launches.scenario import REGIONS, STACK, TYPES
-from launches.world import Running, World, machine_name
+from campaigns.launches.scenario import REGIONS, STACK, TYPES
+from campaigns.launches.world import Running, World, machine_name
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""See tests/hangs/__init__.py."""
+"""See campaigns/hangs/__init__.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Hang = tuple[str, int]  # a name in KINDS, and the rank that hangs
 
 def main() -> int:
     """Exit code 1 if more than one kind in thirty is not found, or a healthy run is ended."""
-    parser = argparse.ArgumentParser(prog="python -m tests.hangs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m campaigns.hangs", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--healthy", action="store_true", help="programs that only take long")
     parser.add_argument("--light", action="store_true", help="without TensorFlow")

@@ -1,7 +1,7 @@
-"""The scenarios of tests/launches with the real commands: Pulumi's engine and `fab`, over moto or
-the stand-in for Google Cloud.
+"""The scenarios with the real commands: Pulumi's engine and `fab`, over moto or the stand-in for
+Google Cloud.
 
-    .venv/bin/python -m tests.engine.launches --cloud gcp --first 1 --count 10
+    .venv/bin/python -m campaigns.launches.on_the_engine --cloud gcp --first 1 --count 10
 
 After each event the machines of each person are where the model has them; at the end nothing runs,
 and nothing of another owner was ended. Events that the stand-ins cannot do are left out, here and
@@ -22,18 +22,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from engine import aws, gcp
-from engine.kills import kill_up
 from engine.stack import Stack, find
-from launches.model import play
-from launches.people import Person, PersonOnGoogle
-from launches.scenario import PEOPLE, REGIONS, STACK, Step, draw
 from standins.aws.cloud import Cloud
 from standins.aws.provider import Provider, serve
 from standins.gcp.cloud import INSTANCE as GOOGLE_INSTANCE
 from time_budgets import cpu_seconds
+
+from campaigns.kills import kill_up
+from campaigns.launches.model import play
+from campaigns.launches.people import Person, PersonOnGoogle
+from campaigns.launches.scenario import PEOPLE, REGIONS, STACK, Step, draw
 
 NOT_HERE = {"hours", "lying-stop", "expired-login", "throttled"}
 NOT_HERE |= {"extend", "no-right", "results"}

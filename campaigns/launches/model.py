@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from launches.people import Person
-from launches.scenario import PEOPLE, Step
-from launches.world import World
+from campaigns.launches.people import Person
+from campaigns.launches.scenario import PEOPLE, Step
+from campaigns.launches.world import World
 
 ROUNDS = 4  # of the commands that the messages name, until nothing is left
 ENDING = ("stop", "destroy", "lying-stop", "hours")  # spot machines are gone at their deadline

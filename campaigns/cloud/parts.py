@@ -11,8 +11,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from cloud.clean_up import clean_up, typed
-from cloud.record import Record
+from campaigns.cloud.clean_up import clean_up, typed
+from campaigns.cloud.record import Record
 
 STACK = "cloud-test"
 FIRST = ("--preset", "smoke", "--no-stop")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cloud import campaign, parts
-from cloud.record import NothingLeft, Record, unfinished
 
 from bootstrap.gpu_tools import tested_on
+from campaigns.cloud import campaign, parts
+from campaigns.cloud.record import NothingLeft, Record, unfinished
 
 AWS = {"RAILHEAD_CLOUD_TEST": "aws", "RAILHEAD_SSH_CIDR": "203.0.113.7/32"}
 CONFIG = campaign.config_of(AWS)

@@ -15,13 +15,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from cloud import parts
-from cloud.clean_up import typed
-from cloud.parts import STACK, Campaign, Run
-from cloud.record import NothingLeft, Part, Record, unfinished
 from places import ROOT
 
 from bootstrap.gpu_tools import tested_on
+from campaigns.cloud import parts
+from campaigns.cloud.clean_up import typed
+from campaigns.cloud.parts import STACK, Campaign, Run
+from campaigns.cloud.record import NothingLeft, Part, Record, unfinished
 from railhead.money.table import shipped
 
 COMMON = {"count": "2", "deadline_hours": "2", "cloud": ""}

@@ -1,4 +1,4 @@
-"""All cases of Keras 3 over several processes: python -m tests.keras_campaign --seed 0.
+"""All cases of Keras 3 over several processes: python -m campaigns.keras_trainings --seed 0.
 
 With `--table arguments` each argument of each optimizer, from their signatures, and with `--table
 counts` the samples of each kind of data, in place of the cases.
@@ -21,16 +21,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # the tests' stand-ins
+from places import ROOT, TESTS
+from samples.keras_trainings import CASES
+from standins.pythons import python_here
+from standins.runs.keras_trainings import differences, launch
+from standins.runs.launches import Command, run_together, tf_configs
 
-from places import ROOT, TESTS  # noqa: E402
-from samples.keras_trainings import CASES  # noqa: E402
-from standins.pythons import python_here  # noqa: E402
-from standins.runs.keras_trainings import differences, launch  # noqa: E402
-from standins.runs.launches import Command, run_together, tf_configs  # noqa: E402
-
-from bootstrap.plan.runtimes import RUNTIMES  # noqa: E402
-from bootstrap.provision.uv import ENVIRONMENT  # noqa: E402
+from bootstrap.plan.runtimes import RUNTIMES
+from bootstrap.provision.uv import ENVIRONMENT
 
 UV = Path(sys.executable).parent / "uv"
 TABLES = {"arguments": "optimizer_arguments.py", "counts": "counted_samples.py"}
@@ -41,7 +39,9 @@ SEEDS = [*itertools.product((1, 2), ("tf2.18-cpu", "tf2.21-cpu"), ("3.10", "3.12
 
 def main() -> int:
     """Exit code 1 if processes do not agree."""
-    parser = argparse.ArgumentParser(prog="python -m tests.keras_campaign", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.keras_trainings", description=__doc__
+    )
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--only", action="append", choices=sorted(CASES), help="these cases")
     parser.add_argument("--table", choices=TABLES, help="a table in place of the cases")

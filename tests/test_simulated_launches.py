@@ -9,10 +9,10 @@ import random
 
 import pytest
 
-from launches.model import Outcome, play
-from launches.people import Person, PersonOnGoogle, PlainPerson
-from launches.scenario import Step, draw
-from launches.world import World
+from campaigns.launches.model import Outcome, play
+from campaigns.launches.people import Person, PersonOnGoogle, PlainPerson
+from campaigns.launches.scenario import Step, draw
+from campaigns.launches.world import World
 
 FIRST = random.randrange(10**6)
 

@@ -1,4 +1,4 @@
-"""Random faults in a training on two local hosts: python -m tests.survive_campaign --seed 7.
+"""Random faults in a training on two local hosts: python -m campaigns.survive --seed 7.
 
 Each seed is five runs of `digits` with one to three faults at random moments (tests/e2e/faults.py).
 A run is correct if it succeeds by itself, its losses are those of a run without faults, each step
@@ -19,7 +19,7 @@ from pathlib import Path
 
 def main() -> int:
     """Exit code 1 if the case is not correct."""
-    parser = argparse.ArgumentParser(prog="python -m tests.survive_campaign", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m campaigns.survive", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--light", action="store_true", help="without TensorFlow")
     options = parser.parse_args()

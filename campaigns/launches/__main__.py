@@ -1,4 +1,4 @@
-"""`python -m tests.launches --first N --count M`: simulated launches; 1 where one went wrong.
+"""`python -m campaigns.launches --first N --count M`: simulated launches; 1 where one went wrong.
 
 Beside them, the same events with plain `pulumi up` and `pulumi destroy`: how many machines run at
 the end, until their deadline.
@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from launches.model import play
-from launches.people import PlainPerson
-from launches.scenario import draw
+from campaigns.launches.model import play
+from campaigns.launches.people import PlainPerson
+from campaigns.launches.scenario import draw
 
 
 def main() -> int:
     """Run the scenarios."""
-    options = argparse.ArgumentParser(prog="python -m tests.launches", description=__doc__)
+    options = argparse.ArgumentParser(prog="python -m campaigns.launches", description=__doc__)
     options.add_argument("--first", type=int, default=0)
     options.add_argument("--count", type=int, default=1000)
     chosen = options.parse_args()

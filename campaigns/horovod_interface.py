@@ -1,4 +1,4 @@
-"""All of Horovod's interface with Keras 3: python -m tests.horovod_campaign --seed 0.
+"""All of Horovod's interface with Keras 3: python -m campaigns.horovod_interface --seed 0.
 
 A seed is a version of Keras on TensorFlow 2.18, that of the runtime (0) and the last one for Python
 3.10 (1), or TensorFlow 2.21 (2). Horovod's examples are those in RAILHEAD_PROGRAMS, as for the
@@ -14,11 +14,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # the tests' helpers
+from e2e import kept_environments
 
-from e2e import kept_environments  # noqa: E402
-
-from bootstrap.provision.uv import ENVIRONMENT  # noqa: E402
+from bootstrap.provision.uv import ENVIRONMENT
 
 ROOT = Path(__file__).resolve().parents[1]
 TEST = "tests/keras_patches/test_horovod.py"
@@ -27,7 +25,9 @@ LOCK = ROOT / "locks/runtime-tf2.18-cpu.txt"
 
 def main() -> int:
     """Exit code 1 if a test failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.horovod_campaign", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.horovod_interface", description=__doc__
+    )
     parser.add_argument("--seed", type=int, required=True)
     seed: int = parser.parse_args().seed
     environment = {**os.environ, "RAILHEAD_KERAS_CAMPAIGN": "1"}

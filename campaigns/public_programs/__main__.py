@@ -1,4 +1,4 @@
-"""Public programs, unchanged, on two hosts: python -m tests.public_programs --seed 0.
+"""Public programs, unchanged, on two hosts: python -m campaigns.public_programs --seed 0.
 
 A seed is a TensorFlow and a --keras; six seeds have all. The programs are fetched from GitHub, or
 are in RAILHEAD_PROGRAMS (sources.py). Their data is random and their loops are short (short.py).
@@ -17,13 +17,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))  # the tests' helpers
+from e2e import kept_environments
+from e2e.local_hosts import Operator, cluster
 
-from e2e import kept_environments  # noqa: E402
-from e2e.local_hosts import Operator, cluster  # noqa: E402
-
-from .outcomes import (  # noqa: E402
+from .outcomes import (
     FAILED,
     NOT_FETCHED,
     SUCCEEDED,
@@ -34,10 +31,11 @@ from .outcomes import (  # noqa: E402
     table,
     write,
 )
-from .programs import PROGRAMS, Program  # noqa: E402
-from .short import SAMPLES  # noqa: E402
-from .sources import NotFetched, folder_of  # noqa: E402
+from .programs import PROGRAMS, Program
+from .short import SAMPLES
+from .sources import NotFetched, folder_of
 
+ROOT = Path(__file__).resolve().parents[2]
 SEEDS = [*itertools.product(("tf2.18", "tf2.21"), ("auto", "3", "2"))]
 SECONDS = 900  # of a run
 QUIET = ("--env", "TF_NUM_INTRAOP_THREADS=1", "--env", "TF_NUM_INTEROP_THREADS=2")
@@ -45,7 +43,9 @@ QUIET = ("--env", "TF_NUM_INTRAOP_THREADS=1", "--env", "TF_NUM_INTEROP_THREADS=2
 
 def main() -> int:
     """Exit code 1 if fewer programs ran than should, or none could be fetched."""
-    parser = argparse.ArgumentParser(prog="python -m tests.public_programs", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.public_programs", description=__doc__
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", help="programs whose name has this text")
     parser.add_argument("--table", action="store_true", help="the outcomes of all seeds")

@@ -1,4 +1,4 @@
-"""Run many cases, print those that are wrong: python -m tests.fuzz --cases 1000 --seed 7."""
+"""Run many cases, print those that are wrong: python -m campaigns.fuzz --cases 1000 --seed 7."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' stand-ins
+import bootstrap.workflows
 
-import bootstrap.workflows  # noqa: E402
-
-from . import cases, sandbox  # noqa: E402
+from . import cases, sandbox
 
 
 def main() -> int:
     """Exit 1 if a case was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m campaigns.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--only", type=int, help="the number of one case; prints its output")
     options = parser.parse_args()
-    print(f"python -m tests.fuzz --cases {options.cases} --seed {options.seed}", flush=True)
+    print(f"python -m campaigns.fuzz --cases {options.cases} --seed {options.seed}", flush=True)
     for module in pkgutil.iter_modules(bootstrap.workflows.__path__):
         importlib.import_module(f"bootstrap.workflows.{module.name}")  # once for all forks
     numbers = range(options.cases) if options.only is None else [options.only]
@@ -51,7 +49,7 @@ def _print(
 ) -> None:
     print(f"\ncase {number}: {case.kind}: fab {shlex.join(case.argv)[:300]!a}; {case.damage}")
     print(f"  {'; '.join(faults)[:1000]!a}")
-    print(f"  again: python -m tests.fuzz --seed {seed} --only {number}")
+    print(f"  again: python -m campaigns.fuzz --seed {seed} --only {number}")
     for line in box.output.read_text(errors="replace").splitlines()[-25:]:
         print(f"    {ascii(line)[1:-1][:300]}")
     sys.stdout.flush()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from bootstrap.clouds.machines import Listed, Machine
-from launches.scenario import TYPES
+from campaigns.launches.scenario import TYPES
 
 ACCOUNT = "account 123456789012"
 DEADLINE_HOURS = 8.0
