@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.rule import Rule
 from railhead.money.bill import Price
 from railhead.money.table import shipped
 from stacks.config.schema import KEYS, Key
@@ -23,8 +24,13 @@ def parts() -> dict[str, str]:
 
 def keys() -> str:
     """The keys of `pulumi config`."""
-    rows = [(f"`{key.name}`", ", ".join(key.clouds), _default(key), key.doc) for key in KEYS]
+    rows = [(f"`{key.name}`", ", ".join(key.clouds), _default(key), _meaning(key)) for key in KEYS]
     return table(("key", "clouds", "default", "meaning"), rows)
+
+
+def _meaning(key: Key) -> str:
+    bounds = key.value.bounds if isinstance(key.value, Rule) else ""
+    return "; ".join(text for text in (key.doc, bounds) if text)
 
 
 def _default(key: Key) -> str:

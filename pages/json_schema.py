@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from railhead.documents.codec import rule_of
+from railhead.documents.codec import key_of
 
 NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -39,7 +39,7 @@ def _object(kind: Any) -> Mapping[str, Any]:
     hints = get_type_hints(kind)
     properties = {}
     for one in fields(kind):
-        choices = rule_of(one).choices
+        choices = key_of(one).rule.choices
         limits = {"enum": list(choices)} if choices else {}
         properties[one.name] = {**_schema(hints[one.name]), **limits}
     return {

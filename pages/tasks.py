@@ -150,14 +150,8 @@ def _value(field: dict[str, Any]) -> str:
 
 def _rules(field: dict[str, Any]) -> str:
     """What a setting means, and which values it takes."""
-    forms = {
-        "least": "at least {}",
-        "above": "more than {}",
-        "most": "at most {}",
-        "below": "less than {}",
-    }
-    texts = [form.format(field[rule]) for rule, form in forms.items() if rule in field]
-    if "choices" in field:
+    texts = [field["bounds"]] if field["bounds"] else []
+    if field["choices"]:
         texts.insert(0, "one of " + ", ".join(f"`{choice}`" for choice in field["choices"]))
     doc = re.sub(r"\s+", " ", field["doc"])
     return "; ".join([doc, *([", ".join(texts)] if texts else [])])

@@ -5,12 +5,15 @@ Standard library only: `fab` runs `python -S -m training --check` before it send
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, get_type_hints
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+from railhead.documents.lazy import replace
+from railhead.documents.rule import Rule, Unfit, nearest
 
 from .registry import DATASETS, MODELS
 from .tasks import TASKS
@@ -44,8 +47,8 @@ class ConfigError(ValueError):
 
 
 def setting(default: Any, doc: str, **rules: Any) -> Any:
-    """A field with its one-line doc and its rules: choices=, least=, above=, most=, below=."""
-    return field(default=default, metadata={"doc": doc, **rules})
+    """A field with its one-line doc and its rules, as in Rule."""
+    return field(default=default, metadata={"doc": doc, "rule": Rule(**rules)})
 
 
 @dataclass(frozen=True)
@@ -74,54 +77,54 @@ class TrainConfig:
     input_shape: str = setting(
         "", "shape of inputs in TFRecord files that are lists, or bytes of pixels: 28,28,1"
     )
-    image_size: int = setting(64, "pixels per side of image files after decoding", least=8)
+    image_size: int = setting(64, "pixels per side of image files after decoding", at_least=8)
     exif: str = setting("on", "turn photos as their EXIF orientation says", choices=SWITCH)
-    vocabulary: int = setting(20000, "word numbers of a text", least=2)
-    text_length: int = setting(256, "words of a text; longer ones are cut", least=1)
+    vocabulary: int = setting(20000, "word numbers of a text", at_least=2)
+    text_length: int = setting(256, "words of a text; longer ones are cut", at_least=1)
     held_out: float = setting(
         0.1,
         "part of the training data held out where no validation data is given",
         above=0,
         below=1,
     )
-    synthetic_samples: int = setting(2048, "size of the synthetic training set", least=1)
-    shift: int = setting(1, "pixels by which training images move at random", least=0, most=8)
+    synthetic_samples: int = setting(2048, "size of the synthetic training set", at_least=1)
+    shift: int = setting(1, "pixels by which training images move at random", at_least=0, at_most=8)
     flip: str = setting("off", "mirror training images left to right at random", choices=SWITCH)
     augment: str = setting(
         "", "module:name of a function that returns Keras layers, for training samples only"
     )
     shuffle_window: int = setting(
-        512, "records of shards that are shuffled together, per lane", least=1
+        512, "records of shards that are shuffled together, per lane", at_least=1
     )
     # Model
     task: str = setting("classification", "what is learned", choices=tuple(TASKS))
     model: str = setting("cnn", "network", choices=tuple(MODELS))
     weights: str = setting("", "weights of a pre-trained network: a file, or imagenet")
     label_smoothing: float = setting(
-        0.0, "part of each label that is shared evenly by all classes", least=0, below=1
+        0.0, "part of each label that is shared evenly by all classes", at_least=0, below=1
     )
     class_weights: str = setting(
         "", "factors of the training loss, one for each class: 1,2.5,1; empty: all 1"
     )
     unfreeze_epochs: int = setting(
-        0, "train the frozen layers, too, after this many epochs; 0 = never", least=0
+        0, "train the frozen layers, too, after this many epochs; 0 = never", at_least=0
     )
     unfreeze_rate: float = setting(
         0.1, "factor of the learning rate from unfreeze_epochs on", above=0
     )
     # Length and batches
-    epochs: int = setting(20, "passes over the training set", least=1)
-    steps: int = setting(0, "end the training after this many steps; 0 = by epochs", least=0)
-    steps_per_epoch: int = setting(0, "end each epoch after this many steps; 0 = never", least=0)
-    batch_size: int = setting(32, "samples per replica and step", least=1)
+    epochs: int = setting(20, "passes over the training set", at_least=1)
+    steps: int = setting(0, "end the training after this many steps; 0 = by epochs", at_least=0)
+    steps_per_epoch: int = setting(0, "end each epoch after this many steps; 0 = never", at_least=0)
+    batch_size: int = setting(32, "samples per replica and step", at_least=1)
     global_batch: int = setting(
-        0, "samples per step of all replicas; 0 = batch_size times replicas", least=0
+        0, "samples per step of all replicas; 0 = batch_size times replicas", at_least=0
     )
     accumulation: int = setting(
-        1, "parts in which a replica computes its batch, to save memory", least=1
+        1, "parts in which a replica computes its batch, to save memory", at_least=1
     )
     early_stopping: int = setting(
-        0, "stop after this many epochs without a lower held-out loss; 0 = never", least=0
+        0, "stop after this many epochs without a lower held-out loss; 0 = never", at_least=0
     )
     restore_best: str = setting(
         "auto",
@@ -133,12 +136,12 @@ class TrainConfig:
     learning_rate: float = setting(
         0.001, "for a batch of batch_size; grows with the global batch", above=0
     )
-    warmup_epochs: float = setting(1.0, "epochs until the full rate is reached", least=0)
+    warmup_epochs: float = setting(1.0, "epochs until the full rate is reached", at_least=0)
     decay: str = setting("cosine", "how the rate falls after the warm-up", choices=DECAYS)
     plateau_epochs: int = setting(
         0,
         "reduce the rate after so many epochs without a held-out loss lower by 0.0001; 0 = never",
-        least=0,
+        at_least=0,
     )
     plateau_factor: float = setting(
         0.1, "by which plateau_epochs reduces the rate", above=0, below=1
@@ -146,22 +149,22 @@ class TrainConfig:
     ema: float = setting(
         0.0,
         "momentum of the averages of the weights that are evaluated and exported; 0 = none",
-        least=0,
+        at_least=0,
         below=1,
     )
     weight_decay: float | None = setting(
         None,
         "part of each weight, times the rate, that a step removes; none: adamw 0.004, others 0",
-        least=0,
+        at_least=0,
     )
-    clip_norm: float = setting(0.0, "largest global norm of the gradients; 0 = any", least=0)
+    clip_norm: float = setting(0.0, "largest global norm of the gradients; 0 = any", at_least=0)
     callbacks: str = setting(
         "",
         "names of keras.callbacks, and module:name of functions that return one or more callbacks",
     )
     # Evaluation
     validation_steps: int = setting(
-        0, "evaluate after so many steps, too, not only after epochs; 0 = never", least=0
+        0, "evaluate after so many steps, too, not only after epochs; 0 = never", at_least=0
     )
     metrics: str = setting(
         "",
@@ -173,34 +176,31 @@ class TrainConfig:
     compression: str = setting(
         "none", "number format of gradients on the network, Horovod only", choices=("none", "fp16")
     )
-    fusion_mb: int = setting(0, "Horovod's fusion buffer in MB; 0 = its default", least=0)
-    cycle_ms: float = setting(0.0, "Horovod's cycle time in ms; 0 = its default", least=0)
-    threads: int = setting(0, "CPU threads per rank; 0 = this machine's, shared evenly", least=0)
+    fusion_mb: int = setting(0, "Horovod's fusion buffer in MB; 0 = its default", at_least=0)
+    cycle_ms: float = setting(0.0, "Horovod's cycle time in ms; 0 = its default", at_least=0)
+    threads: int = setting(0, "CPU threads per rank; 0 = this machine's, shared evenly", at_least=0)
     # Repeatability and checkpoints
-    seed: int = setting(0, "of weights, shuffles and augmentation", least=0)
+    seed: int = setting(0, "of weights, shuffles and augmentation", at_least=0)
     deterministic: str = setting("off", "only operations that repeat bit by bit", choices=SWITCH)
-    checkpoint_steps: int = setting(0, "checkpoint after this many steps; 0 = never", least=0)
+    checkpoint_steps: int = setting(0, "checkpoint after this many steps; 0 = never", at_least=0)
     checkpoint_minutes: float = setting(
-        10.0, "checkpoint after this many minutes; 0 = never", least=0
+        10.0, "checkpoint after this many minutes; 0 = never", at_least=0
     )
     checkpoint_keep: int = setting(
-        2, "newest checkpoints that are kept, in addition to the best", least=1
+        2, "newest checkpoints that are kept, in addition to the best", at_least=1
     )
     # Results
     export: str = setting("on", "write a SavedModel next to model.keras", choices=SWITCH)
     timeline: str = setting("off", "write Horovod's timeline into the results", choices=SWITCH)
-    profile_from: int = setting(0, "first step of the profiler's window; 0 = none", least=0)
-    profile_steps: int = setting(10, "steps in the profiler's window", least=1)
+    profile_from: int = setting(0, "first step of the profiler's window; 0 = none", at_least=0)
+    profile_steps: int = setting(10, "steps in the profiler's window", at_least=1)
     min_accuracy: float | None = setting(
-        None, "held-out accuracy below which the run has not passed", least=0, most=1
+        None, "held-out accuracy below which the run has not passed", at_least=0, at_most=1
     )
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(TrainConfig)
-        for item in fields(self):
-            value = _typed(item.name, hints[item.name], getattr(self, item.name))
-            _check_rules(item.name, value, item.metadata)
-            object.__setattr__(self, item.name, value)
+        for name, rule in rules().items():
+            object.__setattr__(self, name, _fit(name, rule.reader(), getattr(self, name)))
         _check_task(self)
         if not self.steps and 0 < self.epochs <= self.unfreeze_epochs:
             raise ConfigError(f"unfreeze_epochs must be less than epochs, {self.epochs}")
@@ -253,21 +253,41 @@ class TrainConfig:
 def resolve(changes: Mapping[str, Any]) -> TrainConfig:
     """The default settings with `changes`; ConfigError for a name or a value that is wrong."""
     for name in changes:
-        require_choice("setting", name, [item.name for item in fields(TrainConfig)])
+        require_choice("setting", name, rules())
     return TrainConfig(**changes)
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     """Turn `name=value` texts into values of each field's type; the last one for a name wins."""
-    hints = get_type_hints(TrainConfig)
     values = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
             raise ConfigError(f"a setting is written name=value, not {assignment!r}")
-        require_choice("setting", name, hints)
-        values[name] = _parse(name, hints[name], text.strip())
+        require_choice("setting", name, rules())
+        values[name] = _fit(name, rules()[name].parsed, text.strip())
     return values
+
+
+def _fit(name: str, read: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return read(value)
+    except Unfit as wrong:
+        raise ConfigError(wrong.of(name)) from None
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    """The rule of each setting, with its type: `float | None` is a number or none."""
+    hints = {name: (*get_args(kind), kind) for name, kind in get_type_hints(TrainConfig).items()}
+    return {
+        item.name: replace(
+            item.metadata["rule"],
+            kind=hints[item.name][0],
+            empty="none" if type(None) in hints[item.name] else "",
+        )
+        for item in fields(TrainConfig)
+    }
 
 
 # Names of settings in other programs.
@@ -285,35 +305,24 @@ def require_choice(what: str, value: Any, choices: Iterable[str]) -> None:
     known = list(choices)
     if value in known:
         return
-    meant = [HABITS[value]] if value in HABITS and HABITS[value] in known else []
-    near = meant or difflib.get_close_matches(str(value), known, n=1, cutoff=0.6)
-    guess = f" Did you mean {near[0]}?" if near else ""
+    meant = HABITS.get(value, "")
+    near = meant if meant in known else nearest(value, known)
+    guess = f" Did you mean {near}?" if near else ""
     raise ConfigError(f"unknown {what} {value!r}.{guess} Choices: {', '.join(known)}")
 
 
 def describe_fields() -> dict[str, dict[str, Any]]:
-    """Per setting its type, default, doc and rules, as JSON carries them."""
-    hints = get_type_hints(TrainConfig)
+    """Per setting its type, default, doc and what fits, as JSON carries them."""
     return {
-        item.name: {"type": _type_name(hints[item.name]), "default": item.default, **item.metadata}
-        for item in fields(TrainConfig)
+        item.name: {
+            "type": rule.kind.__name__ + f" or {rule.empty}" * bool(rule.empty),
+            "default": item.default,
+            "doc": item.metadata["doc"],
+            "choices": rule.choices,
+            "bounds": rule.bounds,
+        }
+        for item, rule in zip(fields(TrainConfig), rules().values(), strict=True)
     }
-
-
-def _type_name(kind: Any) -> str:
-    return {int: "int", float: "float", str: "str"}.get(kind, "float or none")
-
-
-def _parse(name: str, kind: Any, text: str) -> Any:
-    if kind is str:
-        return text
-    if kind not in (int, float) and text.lower() == "none":
-        return None
-    number: Callable[[str], float] = int if kind is int else float
-    try:
-        return number(text)
-    except ValueError:
-        raise ConfigError(f"{name} must be {_wanted(kind)}, not {text!r}") from None
 
 
 def _check_task(config: TrainConfig) -> None:
@@ -358,37 +367,3 @@ def _factor(text: str) -> float:
     if not 0 <= factor < math.inf:
         raise ConfigError(f"class_weights are numbers from 0, such as 1,2.5,1, not {text!r}")
     return factor
-
-
-def _typed(name: str, kind: Any, value: Any) -> Any:
-    """Check a value's type; whole numbers are accepted where a float is wanted (JSON drops .0)."""
-    if kind not in (int, float, str) and value is None:
-        return None
-    allowed: Any = {int: (int,), str: (str,)}.get(kind, (int, float))
-    if isinstance(value, bool) or not isinstance(value, allowed):
-        raise ConfigError(f"{name} must be {_wanted(kind)}, not {value!r}")
-    if kind in (int, str):
-        return value
-    if not math.isfinite(value):
-        raise ConfigError(f"{name} must be {_wanted(kind)}, not {value!r}")
-    return float(value)
-
-
-def _wanted(kind: Any) -> str:
-    names = {int: "a whole number", float: "a finite number", str: "text"}
-    return names.get(kind, "a finite number or none")
-
-
-def _check_rules(name: str, value: Any, rules: Mapping[str, Any]) -> None:
-    if value is None:
-        return
-    if "choices" in rules:
-        require_choice(name, value, rules["choices"])
-    if "above" in rules and value <= rules["above"]:
-        raise ConfigError(f"{name} must be more than {rules['above']}, not {value}")
-    if "least" in rules and value < rules["least"]:
-        raise ConfigError(f"{name} must be at least {rules['least']}, not {value}")
-    if "most" in rules and value > rules["most"]:
-        raise ConfigError(f"{name} must be at most {rules['most']}, not {value}")
-    if "below" in rules and value >= rules["below"]:
-        raise ConfigError(f"{name} must be less than {rules['below']}, not {value}")

@@ -6,11 +6,11 @@ local path exists.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 
 from railhead.documents.lazy import dataclass
+from railhead.documents.rule import nearest
 from railhead.documents.runs.run import DISTRIBUTIONS, MODES
 from railhead.documents.uri import FORMS, bucket_uri, scheme_of
 
@@ -120,8 +120,8 @@ def _refuse_unknown_option(text: str, uri: str) -> None:
     if not comma or not re.fullmatch(r"[A-Za-z]*", word) or existing_path(uri):
         return
     choices = [*DISTRIBUTIONS, *MODES]
-    near = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
-    guess = f"did you mean {near[0]}? " if near else ""
+    near = nearest(word, choices, 0.5)
+    guess = f"did you mean {near}? " if near else ""
     raise UsageError(
         f"--data {text!r}: unknown option {word!r} after the comma; choices: {', '.join(choices)}",
         hint=f"{guess}If the comma is part of the path, end it with a slash: {uri}/",

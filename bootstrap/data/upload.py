@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from railhead.documents.codec import encode
+from railhead.documents.codec import encode, key
 from railhead.documents.lazy import dataclass
-from railhead.documents.stored_data import StoredData
 
 from ..clouds.storage import Store
 from ..console.live import board_of
@@ -19,6 +18,16 @@ from .folders import DataFile, LocalData
 
 UPLOADS = 8  # at the same time
 DATA = "data/"  # of a stack's bucket: <digest>/ and <digest>.json, which is written last
+
+
+@dataclass(frozen=True)
+class StoredData:
+    """<digest>.json: all of the data is there, from a folder of this name."""
+
+    files: int = key(at_least=0)
+    bytes: int = key(at_least=0)
+    from_: str = "?"
+    schema: int = 1
 
 
 @dataclass(frozen=True)

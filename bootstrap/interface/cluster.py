@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions, TeardownOptions
-from railhead.documents.options.option import shortened, text_value
+from railhead.documents.options.option import text_value
 from railhead.documents.options.runs import (
     EndingOptions,
     ProgramOptions,
@@ -16,6 +16,7 @@ from railhead.documents.options.runs import (
     StartOptions,
     SweepOptions,
 )
+from railhead.documents.rule import shortened
 
 from ..cli import shell, status
 from ..cli.targets import Target

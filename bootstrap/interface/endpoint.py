@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from railhead.documents.options.option import shortened
+from railhead.documents.rule import shortened
 
 from ..errors import UsageError
 from ..serving.calls.rest import Signature

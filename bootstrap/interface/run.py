@@ -10,9 +10,10 @@ from typing import Any
 
 from railhead.documents.codec import encode
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
-from railhead.documents.options.option import shortened, text_value
+from railhead.documents.options.option import text_value
 from railhead.documents.options.runs import EndingOptions, EvaluateOptions, ProgramOptions
 from railhead.documents.options.serving import DeployOptions
+from railhead.documents.rule import shortened
 from railhead.documents.runs.records import Record
 
 from ..cli import shell, status

@@ -15,14 +15,13 @@ from dataclasses import replace
 from railhead.documents.cluster import ClusterPrice, DocumentDeadline, DocumentHost
 from railhead.documents.lazy import dataclass
 from railhead.documents.names import NAME_FORM, NAME_LENGTH, is_name
-from railhead.documents.options.option import shortened
+from railhead.documents.rule import Rule, Unfit
 
 from ..errors import Command, UsageError, typed_options
 from .clouds import AD_HOC, CLOUDS, CloudKind
 
 SHAPE = "[user@]host[:port][*slots], with an IPv6 address in brackets: [2001:db8::7]:22"
 
-DIGITS = 20  # of a number that a user gives
 _HOST = re.compile(
     r"(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<address>[^:*\[\]]+))"
     r"(?::(?P<port>[^*]+))?(?:\*(?P<slots>.+))?"
@@ -41,8 +40,8 @@ class Host(DocumentHost):
             raise UsageError(f"{self.address!r} is not a host: write {SHAPE}")
         if self.user is not None:
             check_name(self.user, "a user")
-        if self.port is not None and not 1 <= self.port <= 65535:
-            raise UsageError(f"port of {self.name}: {self.port} is not a number from 1 to 65535")
+        if self.port is not None:
+            whole_number(str(self.port), f"port of {self.name}", 1, 65535)
         if self.peer_address is not None:
             check_peer_address(self.peer_address)
         if self.slots is not None and self.slots < 1:
@@ -233,12 +232,10 @@ def _named(hosts: Sequence[Host]) -> tuple[Host, ...]:
 
 def whole_number(text: str | None, what: str, low: int, high: int) -> int | None:
     """The number in `text`, None for None; otherwise UsageError with the range."""
-    if text is None:
-        return None
-    is_number = text.isascii() and text.isdigit() and len(text) <= DIGITS
-    if not is_number or not low <= int(text) <= high:
-        raise UsageError(f"{what}: {shortened(text)} is not a number from {low} to {high}")
-    return int(text)
+    try:
+        return None if text is None else Rule(int, at_least=low, at_most=high).parsed(text)
+    except Unfit as wrong:
+        raise UsageError(wrong.of(what)) from None
 
 
 def _refuse_twice(hosts: Sequence[Host], key: Callable[[Host], object]) -> None:

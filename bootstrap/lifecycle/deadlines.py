@@ -15,7 +15,8 @@ from math import floor
 
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import DeadlineOptions, ExtendOptions
-from railhead.documents.options.option import from_texts, number_text
+from railhead.documents.options.option import from_texts
+from railhead.documents.rule import number_text
 
 from ..clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
 from ..console.output import Reporter

@@ -15,8 +15,9 @@ from typing import Any
 from railhead.documents import sagemaker
 from railhead.documents.codec import encode
 from railhead.documents.lazy import dataclass
-from railhead.documents.options.option import from_values, options_in, shortened, text_value
+from railhead.documents.options.option import from_values, options_in, text_value
 from railhead.documents.options.runs import ProgramOptions
+from railhead.documents.rule import shortened
 from railhead.documents.runs.run import BuiltIn, Program, Script
 from railhead.documents.runs.run_record import GivenOptions
 from railhead.documents.sagemaker import TOOLKIT, Hyperparameters

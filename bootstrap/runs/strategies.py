@@ -6,10 +6,10 @@ A new strategy is a row here, and an adapter and its name in the training packag
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from itertools import count
 
 from railhead.documents.lazy import dataclass
+from railhead.documents.rule import nearest
 from railhead.documents.runs.run import Role
 
 from ..errors import UsageError
@@ -78,8 +78,8 @@ def choose(value: str, choices: Sequence[str], what: str) -> str:
     """Return `value` if it is one of `choices`; UsageError with the nearest one otherwise."""
     if value in choices:
         return value
-    near = get_close_matches(value, choices, 1)
-    guess = f". Did you mean {near[0]}?" if near else ""
+    near = nearest(value, choices)
+    guess = f". Did you mean {near}?" if near else ""
     raise UsageError(f"{what} {value!r}: one of {', '.join(choices)}{guess}")
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from railhead.documents.codec import decode
 from railhead.documents.options.runs import IndexOptions, ProgramOptions, ShardOptions
 from railhead.documents.outputs import DataOutput, StoredObject
-from railhead.documents.stored_data import StoredData
 from railhead.documents.uri import BucketUri, bucket_uri, scheme_of
 
 from ..clouds import bucket
@@ -21,7 +20,7 @@ from ..data.folders import listed, summary
 from ..data.inputs import DataInput
 from ..data.place import hashed_input
 from ..data.spec import DataSpec
-from ..data.upload import DATA, upload, upload_to_stack
+from ..data.upload import DATA, StoredData, upload, upload_to_stack
 from ..errors import Command, RailheadError, UsageError
 from ..inventory.files import existing_path, folder_option
 from ..inventory.hosts import Inventory

@@ -6,10 +6,8 @@ Standard library only (so not pydantic), because hosts have no other packages. P
 from __future__ import annotations
 
 import functools
-import operator
-import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from typing import (
     Annotated,
@@ -23,44 +21,23 @@ from typing import (
     get_type_hints,
 )
 
-from railhead.documents.lazy import FIELDS, MISSING, dataclass, field, fields
+from railhead.documents.lazy import FIELDS, MISSING, dataclass, field, fields, replace
+from railhead.documents.rule import Malformed as Malformed
+from railhead.documents.rule import Rule, Unfit, printable
 
 T = TypeVar("T")
-LARGEST = 2**63  # of any number, exclusive
-SHOWN = 60  # characters of a wrong value in a message
 LONGEST = 600  # characters of a message
-KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
-_RULE = "rule"
-
+NO_RULE = Rule()
+KEY = "key"  # of the metadata of a field
 
 Read = Callable[[Any, int], Any]  # from a JSON value in a document of this schema
 
 
-class Malformed(ValueError):
-    """A value that does not fit its document; the message has the path of the key."""
-
-
-class _Wrong(Malformed):
-    """What a value must be. The containers of the value put its path before `at`."""
-
-    def __init__(self, wanted: str, value: Any = MISSING) -> None:
-        self.wanted, self.value, self.at = wanted, value, ""
-
-    def __str__(self) -> str:
-        shown = "" if self.value is MISSING else f", not {_shortened(self.value)}"
-        return f"{_printable(self.at.lstrip('.')) or 'it'} must be {self.wanted}{shown}"
-
-
 @dataclass(frozen=True)
-class Rule:
-    """The requirements on a value besides its type. `check`: a predicate, and its description for
-    the message "must be WORDS"."""
+class Key:
+    """What is declared for a key of a document, as in `key`."""
 
-    choices: tuple[Any, ...] = ()
-    at_least: float | None = None
-    at_most: float | None = None
-    pattern: str = ""
-    check: tuple[Callable[[Any], bool], str] | None = None
+    rule: Rule = NO_RULE
     since: int = 0
     omit: bool = False
     rest: bool = False
@@ -70,40 +47,35 @@ class Rule:
 def key(
     default: Any = MISSING,
     *,
-    choices: Iterable[Any] = (),
-    at_least: float | None = None,
-    at_most: float | None = None,
-    pattern: str = "",
-    check: tuple[Callable[[Any], bool], str] | None = None,
     since: int = 0,
     omit: bool = False,
     rest: bool = False,
     doc: str = "",
+    **rules: Any,
 ) -> Any:
-    """A key of a document, with its rules; they hold for each item of a list, not for null.
+    """A key of a document, with its rules, as in Rule; they hold for each item of a list, not for
+    null.
 
     A field `class_` is the key "class". Where a type is `Annotated[kind, read]`, the value is what
     `read` makes of the JSON value.
 
     Args:
         default: the value for a document without the key. Without a default the key is required.
-        pattern: a regular expression that the whole text matches.
         since: documents of an older `schema` may lack the key, and get the default; in those of
             this schema and newer ones it is required.
         omit: the key is not written where its value is the default.
         rest: not a key: a mapping of all keys that the dataclass does not have.
         doc: the cell of the table in docs/architecture.md, of the documents that have one.
     """
-    rule = Rule(tuple(choices), at_least, at_most, pattern, check, since, omit, rest, doc)
+    metadata = {KEY: Key(Rule(**rules) if rules else NO_RULE, since, omit, rest, doc)}
     if isinstance(default, (dict, list)):
-        return field(default_factory=lambda: type(default)(default), metadata={_RULE: rule})
-    return field(default=default, metadata={_RULE: rule})
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def described(kind: type[Any]) -> dict[str, str]:
     """What each key of a document means, where it is declared."""
-    rules = {one.name: one.metadata.get(_RULE, Rule()) for one in fields(kind)}
-    return {name: rule.doc for name, rule in rules.items()}
+    return {one.name: key_of(one).doc for one in fields(kind)}
 
 
 def decode(
@@ -127,7 +99,7 @@ def decode(
         error: a key is missing, of another type, or not within its rules.
     """
     try:
-        return cast(T, _reader(cast(Any, kind), Rule(), unknown_keys)(value, 0))
+        return cast(T, _reader(cast(Any, kind), NO_RULE, unknown_keys)(value, 0))
     except Malformed as wrong:
         raise error(f"{what}: {wrong}"[:LONGEST]) from None
 
@@ -139,11 +111,11 @@ def encode(document: Any) -> Any:
     if hasattr(document, FIELDS):
         kind: Any = type(document)
         values: dict[str, Any] = {}
-        for attribute, name, rule, default in _written(kind):
+        for attribute, name, declared, default in _written(kind):
             value = getattr(document, attribute)
-            if not rule.omit or value != default:
+            if not declared.omit or value != default:
                 # What a program wrote is JSON already, perhaps deeper than this can follow.
-                values |= value if rule.rest else {name: encode(value)}
+                values |= value if declared.rest else {name: encode(value)}
         return values
     if isinstance(document, Mapping):
         return {name: encode(value) for name, value in document.items()}
@@ -151,9 +123,9 @@ def encode(document: Any) -> Any:
 
 
 @functools.cache
-def _written(kind: Any) -> tuple[tuple[str, str, Rule, Any], ...]:
-    """Attribute, key, rule and default of each field."""
-    return tuple((f.name, _name(f), rule_of(f), _default(f)) for f in fields(kind))
+def _written(kind: Any) -> tuple[tuple[str, str, Key, Any], ...]:
+    """Attribute, name, declaration and default of each key."""
+    return tuple((f.name, _name(f), key_of(f), _default(f)) for f in fields(kind))
 
 
 def _name(one: Any) -> str:
@@ -161,8 +133,9 @@ def _name(one: Any) -> str:
     return cast(str, one.name.removesuffix("_"))
 
 
-def rule_of(one: Any) -> Rule:
-    return cast(Rule, one.metadata.get(_RULE, Rule()))
+def key_of(one: Any) -> Key:
+    """The declaration of a field."""
+    return cast(Key, one.metadata.get(KEY, Key()))
 
 
 def _default(one: Any) -> Any:
@@ -182,14 +155,14 @@ def _reader(kind: Any, rule: Rule, unknown_keys: bool) -> Read:
     if origin in (Union, types.UnionType):
         return _one_of(inner, rule, unknown_keys)
     if origin is Literal:
-        return _plain(object, Rule(choices=inner))
+        return _plain(Rule(object, choices=inner))
     if origin is tuple:
         many = inner[-1] is Ellipsis
         reads = [_reader(each, rule, unknown_keys) for each in (inner[:1] if many else inner)]
         return functools.partial(_items, reads, many)
     if origin is not None and issubclass(origin, Mapping):
         return functools.partial(_mapping, _reader(inner[1], rule, unknown_keys))
-    return _plain(kind, rule)
+    return _plain(replace(rule, kind=kind))
 
 
 @dataclass(frozen=True)
@@ -197,12 +170,12 @@ class _Key:
     attribute: str
     kind: Any
     read: Read
-    rule: Rule
+    declared: Key
     optional: bool
 
     def is_needed(self, schema: int) -> bool:
         """Whether an object of a document of this schema must have it."""
-        return not self.optional or 0 < self.rule.since <= schema
+        return not self.optional or 0 < self.declared.since <= schema
 
 
 class _Record:
@@ -219,8 +192,8 @@ class _Record:
             _name(f): _Key(
                 f.name,
                 hints[f.name],
-                _reader(hints[f.name], rule_of(f), self.unknown_keys),
-                rule_of(f),
+                _reader(hints[f.name], key_of(f).rule, self.unknown_keys),
+                key_of(f),
                 (f.default, f.default_factory) != (MISSING, MISSING),
             )
             for f in fields(self.kind)
@@ -230,29 +203,29 @@ class _Record:
     @functools.cached_property
     def keys(self) -> dict[str, _Key]:
         """The keys of the object itself."""
-        return {name: key for name, key in self.all_keys.items() if not key.rule.rest}
+        return {name: key for name, key in self.all_keys.items() if not key.declared.rest}
 
     @functools.cached_property
     def rest(self) -> _Key | None:
         """The field for all other keys of an object."""
-        return next((key for key in self.all_keys.values() if key.rule.rest), None)
+        return next((key for key in self.all_keys.values() if key.declared.rest), None)
 
     def read(self, value: Any, schema: int) -> Any:
         """The dataclass of an object."""
         if not isinstance(value, dict):
-            raise _Wrong(f"an object with the keys {', '.join(self.keys)}", value)
+            raise Unfit(f"an object with the keys {', '.join(self.keys)}", value)
         own = value.get("schema") if "schema" in self.keys else None
         if isinstance(own, int) and not isinstance(own, bool):
             schema = own
         missing = [n for n, k in self.keys.items() if n not in value and k.is_needed(schema)]
         if missing:
-            raise _Wrong(f"an object that also has the keys {', '.join(missing)}")
+            raise Unfit(f"an object that also has the keys {', '.join(missing)}")
         arguments, name = {}, ""
         try:
             for name, key in self.keys.items():
                 if name in value:
                     arguments[key.attribute] = key.read(value[name], schema)
-        except _Wrong as wrong:
+        except Unfit as wrong:
             wrong.at = f".{name}{wrong.at}"
             raise
         if len(value) > len(arguments):
@@ -268,8 +241,8 @@ class _Record:
             arguments[self.rest.attribute] = self.rest.read(others, schema)
         elif not self.unknown_keys:
             known = ", ".join(self.keys)
-            raise _Wrong(
-                f"an object without the keys {_printable(', '.join(others))}; it has {known}"
+            raise Unfit(
+                f"an object without the keys {printable(', '.join(others))}; it has {known}"
             )
 
 
@@ -281,14 +254,14 @@ def _record(kind: Any, unknown_keys: bool) -> _Record:
 def _items(reads: list[Read], many: bool, value: Any, schema: int) -> Any:
     """A list of this length, or with `many` of any length, whose items are all read alike."""
     if not isinstance(value, (list, tuple)):
-        raise _Wrong("a list", value)
+        raise Unfit("a list", value)
     if not many and len(value) != len(reads):
-        raise _Wrong(f"a list of {len(reads)}", value)
+        raise Unfit(f"a list of {len(reads)}", value)
     items: list[Any] = []
     try:
         for read, item in zip(repeat(reads[0]) if many else reads, value, strict=False):
             items.append(read(item, schema))
-    except _Wrong as wrong:
+    except Unfit as wrong:
         wrong.at = f"[{len(items)}]{wrong.at}"
         raise
     return tuple(items)
@@ -296,12 +269,12 @@ def _items(reads: list[Read], many: bool, value: Any, schema: int) -> Any:
 
 def _mapping(read: Read, value: Any, schema: int) -> Any:
     if not isinstance(value, dict):
-        raise _Wrong("an object", value)
+        raise Unfit("an object", value)
     values, name = {}, ""
     try:
         for name, inner in value.items():
             values[name] = read(inner, schema)
-    except _Wrong as wrong:
+    except Unfit as wrong:
         wrong.at = f".{name}{wrong.at}"
         raise
     return values
@@ -335,50 +308,7 @@ def _is_tagged(kind: Any, value: Any) -> bool:
     return bool(tags) and all(value.get(name) in choices for name, choices in tags)
 
 
-def _plain(kind: Any, rule: Rule) -> Read:
+def _plain(rule: Rule) -> Read:
     """A text, a number, true or false."""
-    right = (int, float) if kind is float else kind
-    is_number, words, checks = kind in (int, float), KINDS.get(kind, str(kind)), [*_checks(rule)]
-
-    def read(value: Any, schema: int) -> Any:
-        if not isinstance(value, right) or (isinstance(value, bool) and kind in (int, float)):
-            raise _Wrong(words, value)
-        if is_number and not -LARGEST < value < LARGEST:  # also NaN
-            raise _Wrong("a finite number below 2^63", value)
-        for fits, wanted in checks:
-            if not fits(value):
-                raise _Wrong(wanted, value)
-        return float(value) if kind is float else value
-
-    return read
-
-
-def _checks(rule: Rule) -> Iterator[tuple[Callable[[Any], Any], str]]:
-    """Predicates of a rule, and what a value must be."""
-    if rule.choices:
-        words = f"one of {', '.join(map(str, rule.choices))}"
-        yield functools.partial(_is_one, rule.choices), words
-    if rule.at_least is not None:
-        yield functools.partial(operator.le, rule.at_least), f"at least {rule.at_least:g}"
-    if rule.at_most is not None:
-        yield functools.partial(operator.ge, rule.at_most), f"at most {rule.at_most:g}"
-    if rule.pattern:
-        yield re.compile(rule.pattern).fullmatch, f"a text that matches {rule.pattern}"
-    if rule.check:
-        yield rule.check
-
-
-def _is_one(choices: tuple[Any, ...], value: Any) -> bool:
-    return any(value == choice and type(value) is type(choice) for choice in choices)
-
-
-def _printable(at: str) -> str:
-    """A path as a message shows it: its keys may be those of a host."""
-    text = at if at.isprintable() else repr(at)
-    return text if len(text) <= 2 * SHOWN else f"{text[: 2 * SHOWN]}..."
-
-
-def _shortened(value: Any) -> str:
-    """A value as a message shows it: one line of at most SHOWN characters."""
-    text = repr(value) if not isinstance(value, int) or abs(value) < LARGEST else "a larger number"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    fitting = rule.reader()
+    return lambda value, schema: fitting(value)

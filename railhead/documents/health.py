@@ -5,8 +5,6 @@ from __future__ import annotations
 from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 
-POSITIVE = (lambda seconds: seconds > 0, "more than 0")
-
 
 @dataclass(frozen=True)
 class Device:
@@ -14,7 +12,7 @@ class Device:
 
     name: str
     width: int
-    seconds: float = key(check=POSITIVE)
+    seconds: float = key(above=0)
     right: bool = key()
 
     @property
@@ -38,5 +36,5 @@ class LinkRates:
 
     ranks: int
     size: int
-    seconds: float = key(check=POSITIVE)
+    seconds: float = key(above=0)
     rates: tuple[float, ...] = key()

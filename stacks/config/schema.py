@@ -1,4 +1,4 @@
-"""The table of config keys: name, clouds, default, meaning, and how its text is read. Pure.
+"""The table of config keys: name, clouds, value, meaning, default. Pure.
 
 `{stack}` and `{user}` in a default stand for the stack's name and the login name.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from railhead.documents.rule import Rule
+
 from ..clouds import CLOUDS
 from ..rules import validators
-from ..rules.validators import choice, switch
 from .data_buckets import data_prefixes
 
 ALL = tuple(CLOUDS)
@@ -20,14 +21,21 @@ AWS, GCP = ("aws",), ("gcp",)  # of keys that one cloud alone has
 
 @dataclass(frozen=True)
 class Key:
-    """One key of `pulumi config`, for the clouds that have it."""
+    """One key of `pulumi config`, for the clouds that have it. `value`: its rule, or a function
+    that reads the value of the key from a text."""
 
     name: str
     clouds: tuple[str, ...]
-    read: Callable[[str, str], object]
+    value: Rule | Callable[[str, str], object]
     doc: str
     default: str | None = None
     required: bool = False
+
+    def read(self, text: str) -> object:
+        """The value of a text; ConfigError if it does not fit."""
+        if isinstance(self.value, Rule):
+            return validators.fitting(self.name, text, self.value)
+        return self.value(self.name, text)
 
     @property
     def defaults(self) -> Mapping[str, str]:
@@ -60,63 +68,93 @@ EXAMPLES = {
     "budget": "300",
 }
 
+SWITCH = Rule(bool)
+GPU_COUNT = Rule(int, choices=(1, 2, 4, 8))
+DISK_GB = Rule(int, at_least=50, at_most=16384)
+DISK_MBPS = Rule(int, at_least=125, at_most=2000)
+QUOTAS = Rule(choices=("check", "request"))
+HOST_KEYS = Rule(choices=("console", "injected"))
+COUNT = Rule(int, at_least=1, at_most=16)
+PRICE = Rule(float, above=0, at_most=100_000)  # US dollars
+DEADLINE = Rule(float, at_least=0.25, at_most=168)  # hours: a boot may take a quarter of one
+# A run that waits for a host again has no process for ten minutes.
+IDLE = Rule(
+    int,
+    check=(lambda n: n == 0 or 15 <= n <= 1440, "0 or a whole number from 15 to 1440"),
+)
+MACHINE_TYPE = Rule(pattern=r"[a-z0-9][a-z0-9.-]*", words="a machine type, as in g4dn.xlarge")
+GPU_TYPE = Rule(pattern=r"nvidia-[a-z0-9-]+", words="a GPU type, as in nvidia-tesla-t4")
+PROJECT = Rule(
+    pattern=r"([a-z0-9-]+(\.[a-z0-9-]+)+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]",
+    words="a project's id: 6 to 30 lowercase letters, digits and '-', starting with a letter; "
+    "projects of a domain have it before the id, as in example.com:my-project",
+)
+IMAGE = Rule(
+    pattern=r"[a-z0-9][A-Za-z0-9._/-]*",
+    words="an image: one of our names, an ami-... or projects/.../images/...",
+)
+USER = Rule(pattern=r"[a-z_][a-z0-9_-]{0,31}", words="a Linux user name")
+NETWORK = Rule(
+    pattern=r"vpc-[0-9a-f]{8,17}|[a-z]([a-z0-9-]{0,61}[a-z0-9])?", words="a VPC's id or name"
+)
+EMAIL = Rule(pattern=r"[^@\s]+@[^@\s]+\.[^@\s]+", words="an e-mail address")
+
 KEYS = (
-    Key("cloud", ALL, choice(*CLOUDS), "where the machines are: "
+    Key("cloud", ALL, Rule(choices=ALL), "where the machines are: "
         f"{', '.join(ALL[:-1])} or {ALL[-1]}", required=True),
     Key("name", ALL, validators.name, "the cluster's name, in names and tags", default="{stack}"),
-    Key("count", ALL, validators.count, "number of hosts, 1 to 16", default="2"),
+    Key("count", ALL, COUNT, "number of hosts", default="2"),
     Key("owner", ALL, validators.owner, "who pays, in tags", default="{user}"),
-    Key("deadline_hours", ALL, validators.deadline, "hours after which a machine "
-        "powers itself off and the cloud stops it, 0.25 to 168, from each creation and `fab start`",
+    Key("deadline_hours", ALL, DEADLINE, "hours after which a machine powers "
+        "itself off and the cloud stops it, from creation and each `fab start`",
         default="8"),
-    Key("idle_minutes", REMOTE, validators.idle, "minutes without use after which new machines "
+    Key("idle_minutes", REMOTE, IDLE, "minutes without use after which new machines "
         "power themselves off; 0: never. Unset: 30, but 0 for spot on AWS without a bucket"),
-    Key("region", REMOTE, validators.region, "the cloud's region"),
+    Key("region", REMOTE, validators.REGION, "the cloud's region"),
     Key("regions", REMOTE, validators.regions, "further regions, separated by commas: `fab up` "
         "tries them in turn where no zone has capacity, each with its quotas, prices and bucket"),
     Key("zones", REMOTE, validators.zones, "zones in order of preference, separated by commas; all "
         "hosts go into one. Unset: all zones with the machine type, by name"),
-    Key("machine_type", REMOTE, validators.machine_type, "the machine type"),
-    Key("gpu_type", GCP, validators.gpu_type, "the GPU type of an n1 machine. Unset: "
+    Key("machine_type", REMOTE, MACHINE_TYPE, "the machine type"),
+    Key("gpu_type", GCP, GPU_TYPE, "the GPU type of an n1 machine. Unset: "
         "nvidia-tesla-t4. Other machine types have their own GPUs, or none"),
-    Key("gpu_count", GCP, validators.gpu_count, "GPUs per n1 machine: 1, 2 or 4; for V100 also 8. "
+    Key("gpu_count", GCP, GPU_COUNT, "GPUs per n1 machine: 1, 2 or 4; for V100 also 8. "
         "Unset: 1"),
-    Key("project", GCP, validators.project, "the Google Cloud project", required=True),
-    Key("spot", REMOTE, switch, "spot machines: cheaper, but the cloud can take them away at any "
+    Key("project", GCP, PROJECT, "the Google Cloud project", required=True),
+    Key("spot", REMOTE, SWITCH, "spot machines: cheaper, but the cloud can take them away at any "
         "time; on AWS a spot machine that stops is terminated", default="false"),
-    Key("placement", AWS, switch, "put new machines into a cluster placement group; existing "
+    Key("placement", AWS, SWITCH, "put new machines into a cluster placement group; existing "
         "machines are not moved. Unset: true for on-demand machines"),
-    Key("disk_gb", REMOTE, validators.disk_gb, "the size of each host's disk", default="100"),
-    Key("disk_mbps", AWS, validators.disk_mbps, "the disk's throughput, MiB/s", default="250"),
-    Key("image", REMOTE, validators.image, "the system image: one of our names, or the cloud's own "
+    Key("disk_gb", REMOTE, DISK_GB, "the size of each host's disk", default="100"),
+    Key("disk_mbps", AWS, DISK_MBPS, "the disk's throughput, MiB/s", default="250"),
+    Key("image", REMOTE, IMAGE, "the system image: one of our names, or the cloud's own "
         "id. Unset: the cloud's deep learning image; for V100 and without GPUs, Ubuntu's"),
     Key("ssh_cidrs", REMOTE, validators.cidrs, "the networks that may connect by SSH, separated by "
         "commas: your own address with /32", required=True),
-    Key("allow_wide_cidr", REMOTE, switch, "allow SSH from networks wider than /16 (IPv4) or /48 "
+    Key("allow_wide_cidr", REMOTE, SWITCH, "allow SSH from networks wider than /16 (IPv4) or /48 "
         "(IPv6)", default="false"),
-    Key("ssh_user", REMOTE, validators.user, "the user name on the hosts"),
+    Key("ssh_user", REMOTE, USER, "the user name on the hosts"),
     Key("public_key_file", REMOTE, validators.public_key_file, "your public SSH key; the private "
         "key is not read", default="~/.ssh/id_ed25519.pub"),
-    Key("host_keys", AWS, choice("console", "injected"), "host keys of new machines. "
+    Key("host_keys", AWS, HOST_KEYS, "host keys of new machines. "
         "console: read from the console output after the first boot. injected: created by `pulumi "
         "up`, replaced at the first login", default="console"),
-    Key("network", REMOTE, validators.network, "an existing VPC (aws: its id, gcp: its name). "
+    Key("network", REMOTE, NETWORK, "an existing VPC (aws: its id, gcp: its name). "
         "Unset: the stack creates one"),
-    Key("bucket", REMOTE, switch, "create a bucket for results", default="true"),
+    Key("bucket", REMOTE, SWITCH, "create a bucket for results", default="true"),
     Key("bucket_name", REMOTE, validators.bucket_name, "the bucket's globally unique name. Unset: "
         "derived from the cluster's name"),
     Key("data_buckets", REMOTE, data_prefixes, "data that the hosts may read: up to 10 addresses, "
         "separated by commas, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; without a folder the whole "
         "bucket"),
-    Key("quotas", REMOTE, choice("check", "request"), "check: `pulumi up` fails where a quota is "
+    Key("quotas", REMOTE, QUOTAS, "check: `pulumi up` fails where a quota is "
         "too small. request: where it is too small, `pulumi up` requests more and makes no "
         "machines", default="check"),
-    Key("contact_email", GCP, validators.email, "where Google answers a quota request"),
-    Key("price_per_hour", REMOTE, validators.price, "US dollars per hour for the whole cluster, "
-        "in place of the cloud's prices (rights: `pricing:GetProducts`, "
-        "`ec2:DescribeSpotPriceHistory`) or the built-in ones"),
-    Key("budget", REMOTE, validators.price, "US dollars for the machines of the stack, over all "
-        "its starts: deadlines end before they are spent. Refused where a price is not known"),
-    Key("oslogin", GCP, switch, "use OS Login instead of SSH keys in the metadata",
+    Key("contact_email", GCP, EMAIL, "where Google answers a quota request"),
+    Key("price_per_hour", REMOTE, PRICE, "US dollars per hour for the cluster, instead of the "
+        "cloud's prices (rights: `pricing:GetProducts`, `ec2:DescribeSpotPriceHistory`) or ours"),
+    Key("budget", REMOTE, PRICE, "US dollars for the machines of the stack, over all "
+        "its starts: deadlines end before. Refused without a price"),
+    Key("oslogin", GCP, SWITCH, "use OS Login instead of SSH keys in the metadata",
         default="false"),
 )  # fmt: skip

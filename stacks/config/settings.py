@@ -19,7 +19,7 @@ from ..clouds import CLOUDS
 from ..machine_types.types import MachineType
 from ..quotas import QuotaNeed
 from ..rules.rules import Valid, contradictions
-from ..rules.validators import ConfigError, one_of
+from ..rules.validators import ConfigError
 from .schema import KEYS, Key
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def read(
             mends it below.
     """
     try:
-        cloud = one_of("cloud", values.get("cloud", ""), CLOUDS)
+        cloud = str(_value(KEYS[0], values.get("cloud"), "aws", stack))
     except ConfigError as error:
         raise ConfigError(with_command(str(error))) from None
     keys = {key.name: key for key in KEYS if cloud in key.clouds}
@@ -191,7 +191,7 @@ def _value(key: Key, text: str | None, cloud: str, stack: str) -> object:
         if key.required:
             raise ConfigError(f"{key.name}: not set. {key.doc}\n  next: {key.command(cloud)}")
         return None
-    return key.read(key.name, text.replace("{stack}", stack).replace("{user}", login_name()))
+    return key.read(text.replace("{stack}", stack).replace("{user}", login_name()))
 
 
 def _config(values: dict[str, object]) -> ClusterConfig:

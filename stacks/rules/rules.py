@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from railhead.documents import rule
 from railhead.installation import PROGRAM
 
-from .validators import ConfigError, one_of, refused_word
+from .validators import ConfigError, fitting, refused_word
 
 Values = Mapping[str, Any]
 Rule = Callable[[Values], list[str]]
@@ -52,9 +53,9 @@ class Unread(Exception):
 def contradictions(rules: Iterable[Rule], values: Valid) -> list[str]:
     """What the rules say of the values; without those that need a wrong value."""
     found = []
-    for rule in rules:
+    for each in rules:
         try:
-            found += rule(values)
+            found += each(values)
         except Unread:
             continue
     return found
@@ -175,9 +176,9 @@ def key_type(values: Values) -> str:
 
 
 def not_one_of(key: str, text: str, choices: Iterable[str]) -> list[str]:
-    """The message of `one_of`, if the text is none of the choices."""
+    """The message of a text that is none of the choices."""
     try:
-        one_of(key, text, choices)
+        fitting(key, text, rule.Rule(choices=tuple(choices)))
     except ConfigError as error:
         return [str(error)]
     return []

@@ -1,4 +1,5 @@
-"""The reader of each kind of config value. Pure, except that one reads a public key's file.
+"""The readers of config values that are more than a rule. Pure, except that one reads a public
+key's file.
 
 Each reader takes a key's name and its text and returns the value, or raises ConfigError with
 the rule, the value and the choices.
@@ -7,21 +8,29 @@ the rule, the value and the choices.
 from __future__ import annotations
 
 import base64
-import difflib
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from railhead.documents.names import owner_name
+from railhead.documents.rule import Rule, Unfit
 
-MAX_HOSTS = 16
-IDLE_MINUTES = (15, 1440)
-DEADLINE_HOURS = (0.25, 168.0)  # a quarter of an hour, which a boot may take, to one week
+REGION = Rule(
+    pattern=r"[a-z]{2,}-[a-z]+(-\d+|\d+)|us-gov-[a-z]+-\d", words="a region, as in us-east-1"
+)
+# On AWS also Local Zones (us-west-2-lax-1a) and Wavelength Zones (us-east-1-wl1-bos-wlz-1).
+ZONE = Rule(
+    pattern=r"[a-z]{2,}-[a-z]+(-\d+([a-z]|-[a-z]+-\d+[a-z]|-wl\d+-[a-z]+-wlz-\d+)|\d+-[a-z])",
+    words="a zone, as in us-east-1b",
+)
+BUCKET = Rule(
+    pattern=r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]",
+    words="a bucket's name: 3 to 63 lowercase letters, digits and '-', with a letter or digit at "
+    "each end",
+)
 RSA_BITS = 2048
 KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
-
-
 LARGEST_KEY = 100_000  # characters
 
 
@@ -29,103 +38,13 @@ class ConfigError(Exception):
     """A setting breaks a rule; the message has the rule, the value and the choices."""
 
 
-def one_of(key: str, text: str, choices: Iterable[str]) -> str:
-    """The text, if it is one of the choices; else ConfigError, with the nearest one first."""
-    known = list(choices)
-    if text in known:
-        return text
-    if not text:
-        raise ConfigError(f"{key}: not set. One of {', '.join(known)}")
-    near = difflib.get_close_matches(text, known, 1)
-    hint = f"; did you mean {near[0]}?\n  next: pulumi config set {key} {near[0]}" if near else ""
-    raise ConfigError(f"{key}: {text!r} is none of {', '.join(known)}{hint}")
-
-
-def choice(*choices: str) -> Callable[[str, str], str]:
-    """A reader of texts that are one of the choices."""
-    return lambda key, text: one_of(key, text, choices)
-
-
-def switch(key: str, text: str) -> bool:
-    """true or false."""
-    return one_of(key, text.lower(), ("true", "false")) == "true"
-
-
-def whole(low: int, high: int) -> Callable[[str, str], int]:
-    """A reader of whole numbers from low to high."""
-
-    def read(key: str, text: str) -> int:
-        if not re.fullmatch(r"-?\d{1,9}", text) or not low <= int(text) <= high:
-            raise ConfigError(f"{key}: {text!r} is not a whole number from {low} to {high}")
-        return int(text)
-
-    return read
-
-
-def number(key: str, text: str, high: float) -> float:
-    """A number above 0, at most high."""
-    if not re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text) or not 0 < float(text) <= high:
-        raise ConfigError(f"{key}: {text!r} is not a number above 0 and at most {high:g}")
-    return float(text)
-
-
-count = whole(1, MAX_HOSTS)
-disk_gb = whole(50, 16384)
-disk_mbps = whole(125, 2000)
-
-
-def gpu_count(key: str, text: str) -> int:
-    """GPUs per machine: an n1 machine takes 1, 2 or 4 T4, or 1, 2, 4 or 8 V100."""
-    return int(one_of(key, text, ("1", "2", "4", "8")))
-
-
-def deadline(key: str, text: str) -> float:
-    """Hours until the cloud stops the machines."""
-    low, high = DEADLINE_HOURS
-    if not re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text) or not low <= float(text) <= high:
-        raise ConfigError(f"{key}: {text!r} is not a number from {low:g} to {high:g}")
-    return float(text)
-
-
-def idle(key: str, text: str) -> int:
-    """Minutes without use after which a machine powers itself off; 0: it does not. A run that waits
-    for a host again has no process for ten minutes."""
-    low, high = IDLE_MINUTES
-    if not re.fullmatch(r"\d{1,4}", text) or (int(text) and not low <= int(text) <= high):
-        raise ConfigError(f"{key}: {text!r} is not 0 or a whole number from {low} to {high}")
-    return int(text)
-
-
-def price(key: str, text: str) -> float:
-    """Dollars per hour."""
-    return number(key, text, 100_000)
-
-
-def shaped(pattern: str, rule: str) -> Callable[[str, str], str]:
-    """A reader of texts that match a pattern; `rule` describes the pattern in the message."""
-
-    def read(key: str, text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ConfigError(f"{key}: {text!r} is not {rule}")
-        return text
-
-    return read
-
-
-user = shaped(r"[a-z_][a-z0-9_-]{0,31}", "a Linux user name")
-project = shaped(
-    r"([a-z0-9-]+(\.[a-z0-9-]+)+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]",
-    "a project's id: 6 to 30 lowercase letters, digits and '-', starting with a letter; projects "
-    "of a domain have it before the id, as in example.com:my-project",
-)
-network = shaped(r"vpc-[0-9a-f]{8,17}|[a-z]([a-z0-9-]{0,61}[a-z0-9])?", "a VPC's id or name")
-email = shaped(r"[^@\s]+@[^@\s]+\.[^@\s]+", "an e-mail address")
-region = shaped(r"[a-z]{2,}-[a-z]+(-\d+|\d+)|us-gov-[a-z]+-\d", "a region, as in us-east-1")
-machine_type = shaped(r"[a-z0-9][a-z0-9.-]*", "a machine type, as in g4dn.xlarge")
-gpu_type = shaped(r"nvidia-[a-z0-9-]+", "a GPU type, as in nvidia-tesla-t4")
-image = shaped(
-    r"[a-z0-9][A-Za-z0-9._/-]*", "an image: one of our names, an ami-... or projects/.../images/..."
-)
+def fitting(key: str, text: str, rule: Rule) -> Any:
+    """The value of a text that fits a rule; else ConfigError, with the nearest choice."""
+    try:
+        return rule.parsed(text)
+    except Unfit as wrong:
+        next_ = f"\n  next: pulumi config set {key} {wrong.near}" if wrong.near else ""
+        raise ConfigError(wrong.of(key) + next_) from None
 
 
 def name(key: str, text: str) -> str:
@@ -150,33 +69,24 @@ def owner(key: str, text: str) -> str:
 
 def regions(key: str, text: str) -> tuple[str, ...]:
     """Regions in order, each once."""
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    for one in found:
-        region(key, one)
-    if len({*found}) != len(found):
-        raise ConfigError(f"{key}: {text!r} names a region twice")
-    return found
+    return _listed(key, text, REGION, "a region")
 
 
 def zones(key: str, text: str) -> tuple[str, ...]:
-    """Zones in order, each once; on AWS also Local Zones (us-west-2-lax-1a) and Wavelength Zones
-    (us-east-1-wl1-bos-wlz-1)."""
-    aws = r"-\d+([a-z]|-[a-z]+-\d+[a-z]|-wl\d+-[a-z]+-wlz-\d+)"
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    for zone in found:
-        shaped(rf"[a-z]{{2,}}-[a-z]+({aws}|\d+-[a-z])", "a zone, as in us-east-1b")(key, zone)
-    if len(set(found)) != len(found):
-        raise ConfigError(f"{key}: {text!r} names a zone twice")
+    """Zones in order, each once."""
+    return _listed(key, text, ZONE, "a zone")
+
+
+def _listed(key: str, text: str, rule: Rule, what: str) -> tuple[str, ...]:
+    found = tuple(fitting(key, part.strip(), rule) for part in text.split(",") if part.strip())
+    if len({*found}) != len(found):
+        raise ConfigError(f"{key}: {text!r} names {what} twice")
     return found
 
 
 def bucket_name(key: str, text: str) -> str:
     """A name that is valid in S3 and in GCS."""
-    rule = (
-        "a bucket's name: 3 to 63 lowercase letters, digits and '-', with a letter or digit at "
-        "each end"
-    )
-    found = shaped(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", rule)(key, text)
+    found: str = fitting(key, text, BUCKET)
     for start in ("xn--", "sthree-", "amzn-s3-demo-", "goog"):
         if found.startswith(start):
             raise ConfigError(f"{key}: {text!r} begins with {start!r}, which the clouds refuse")

@@ -16,15 +16,15 @@ from properties import bounded
 import railhead.documents
 from railhead.documents.agent.request import Bounds
 from railhead.documents.cluster import DECIMAL
-from railhead.documents.codec import KINDS, Malformed, Rule, _Record, decode, encode
-from railhead.documents.health import POSITIVE
+from railhead.documents.codec import Malformed, _Record, decode, encode
 from railhead.documents.names import NAME
+from railhead.documents.rule import KINDS, Rule
 from railhead.documents.runs.manifest import PATH
 from railhead.documents.runs.result import TIME
 from railhead.documents.runs.run import RunDocument
 
 Json = st.SearchStrategy[Any]
-NOT_DOCUMENTS = ("codec", "lenient", "options", "uri", "clouds", "machine_types", "names")
+NOT_DOCUMENTS = ("codec", "lenient", "options", "uri", "clouds", "machine_types", "names", "rule")
 MODULES = [
     importlib.import_module(module.name)
     for module in pkgutil.walk_packages(railhead.documents.__path__, "railhead.documents.")
@@ -44,7 +44,6 @@ CHECKED: list[tuple[Any, Json]] = [
     (NAME, st.sampled_from(["a", "run-1", "A_b.c", "0"])),
     (TIME, st.just("2026-11-22T10:22:43Z")),
     (PATH, st.sampled_from(["results/a", "work/a b/é", "x"])),
-    (POSITIVE, st.sampled_from([1e-9, 1, 2.5])),
 ]
 PATTERNS = {
     r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}": "model-1",
@@ -87,6 +86,8 @@ def plain(kind: Any, rule: Rule) -> Json:
             return strategy
     if rule.pattern:
         return st.just(PATTERNS[rule.pattern])
+    if rule.above is not None:
+        return st.sampled_from([rule.above + 1e-9, rule.above + 1])
     low = rule.at_least if rule.at_least is not None else -(2**62)
     high = rule.at_most if rule.at_most is not None else 2**62
     strategies: dict[Any, Json] = {
@@ -101,11 +102,15 @@ def plain(kind: Any, rule: Rule) -> Json:
 def objects(kind: Any) -> Json:
     """Objects that are this dataclass; keys with a default may be missing."""
     keys = _Record(kind, True).keys
-    needed = {name: values(key.kind, key.rule) for name, key in keys.items() if not key.optional}
-    others = {name: values(key.kind, key.rule) for name, key in keys.items() if key.optional}
+    needed = {
+        name: values(key.kind, key.declared.rule) for name, key in keys.items() if not key.optional
+    }
+    others = {
+        name: values(key.kind, key.declared.rule) for name, key in keys.items() if key.optional
+    }
     if "schema" in others:  # of which some keys depend
         needed["schema"] = others.pop("schema")
-    newer = {name for name, key in keys.items() if key.rule.since}
+    newer = {name for name, key in keys.items() if key.declared.since}
     needed |= {name: others.pop(name) for name in newer}
     documents = st.fixed_dictionaries(needed, optional=others)
     # A rule of several keys: hosts without slots are for elastic runs.

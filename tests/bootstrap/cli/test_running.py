@@ -330,7 +330,6 @@ def test_a_reader_that_reads_nothing_gets_no_traceback(folder: Path, args: str) 
 
 OURS = [
     ("train --hosts a --slots x", "--slots: 'x' is not a whole number from 1 to 1024"),
-    ("train --hosts a --slots 0", "--slots: 0"),
     ("train --hosts a;reboot", "'a;reboot' is not a host"),
     ("train --hosts=", "no hosts"),
     ("train", "no hosts"),
@@ -341,9 +340,8 @@ OURS = [
     ("train --hosts a,b --launcher tensorflow --strategy mirrored", "runs on one host"),
     ("train --hosts a --script none.py", "no script none.py"),
     ("train --hosts a --peer-address a.internal", "peer address 'a.internal'"),
-    ("train --hosts a --keras 4", "--keras: '4'"),
     ("train --hosts a,a", "a: the same host twice"),
-    ("logs --hosts a --rank x", "--rank: 'x' is not a number"),
+    ("logs --hosts a --rank x", "--rank: 'x' is not a whole number"),
     ("status", "no hosts"),
     ("demo --hosts a", "fab demo takes no hosts"),
     ("-H a ssh-config --run x", "--run"),

@@ -53,15 +53,7 @@ def policy(**texts: Any) -> StopPolicy:
 
 WRONG = [
     ({"keep": "x"}, "--keep: 'x' is not a number from 0 to 1440"),
-    ({"keep": "-1"}, "--keep: -1"),
-    ({"keep": "nan"}, "--keep: 'nan'"),
     ({"keep": "5", "stop": True}, "contradict each other"),
-    ({"budget": "0"}, "--budget: 0 is not a number from 0.01"),
-    ({"budget": "12 EUR"}, "--budget: '12 EUR' is not a number"),
-    ({"max_hours": "0"}, "--max-hours: 0 is not a number from 0.01 to 168"),
-    ({"max_hours": "169"}, "--max-hours: 169"),
-    ({"on_stall": "end"}, "--on-stall: 'end'"),
-    ({"stall_after": "0"}, "--stall-after: 0 is not a number from 1 to 86400"),
 ]
 
 
