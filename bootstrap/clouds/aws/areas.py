@@ -23,7 +23,7 @@ from ..bucket import Bucket
 from ..costs import bucket_per_day, disk_per_day, per_day
 from ..machines import Place
 from ..storage import count_objects, describe_contents
-from .client import UNAUTHORIZED, AwsClient, answers, connect, shared_session
+from .client import UNAUTHORIZED, AwsClient, answers, connect, default_region
 from .ec2 import REGION_OF_LISTS, Instance, account, enabled_regions, reservations
 from .kinds import (
     ADDRESS,
@@ -62,12 +62,11 @@ UNTAGGED = ("NoSuchTagSet", "NoSuchBucket")
 def areas(known: Collection[Place]) -> list[Area]:
     """The regions that are enabled in the account, IAM with S3, and as areas that cannot be listed
     the other regions and accounts that `known` names."""
-    session = shared_session()
-    region = session.region_name or REGION_OF_LISTS
-    client = connect(region, session)
+    region = default_region() or REGION_OF_LISTS
+    client = connect(region)
     current = account(client)
     enabled = {*enabled_regions(client)}
-    clients = {name: connect(name, session) for name in sorted(enabled)}
+    clients = {name: connect(name) for name in sorted(enabled)}
     used = {region, *(place.region for place in known)}
     regions = [Region(name, client, name in used) for name, client in clients.items()]
     return [*regions, Global(client, clients), *_unlisted(known, current, enabled)]

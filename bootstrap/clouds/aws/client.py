@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from functools import cache
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -37,12 +38,11 @@ _HINTS = {
 }
 
 
-def connect(region: str | None, session: Any = None) -> AwsClient:
+def connect(region: str | None) -> AwsClient:
     """A client of one region: `client("ec2", "describe_instances", ...)`.
 
     Args:
         region: default: that of the user's configuration.
-        session: of boto3, for the clients of several regions: service models are read once.
 
     Raises:
         NoCredentials: boto3 is not installed, or (in a call) there are no credentials.
@@ -50,20 +50,41 @@ def connect(region: str | None, session: Any = None) -> AwsClient:
     """
     if not find_spec("boto3"):
         raise _not_installed()
-
-    @cache
-    def client(service: str) -> Any:
-        with _one_at_a_time:  # boto3 reads its service models without a lock
-            return boto_client(service, region, session)
-
+    client = partial(_client, region)
     return lambda service, operation, **parameters: _call(client, service, operation, parameters)
 
 
-def shared_session() -> Any:
-    """A session for `connect`; NoCredentials if boto3 is not installed."""
+def default_region() -> str | None:
+    """The region of the user's configuration."""
     if not find_spec("boto3"):
         raise _not_installed()
-    return boto_session()
+    region: str | None = boto_session().region_name
+    return region
+
+
+def _client(region: str | None, service: str) -> Any:
+    with _one_at_a_time:  # boto3 reads its service models without a lock
+        return _clients(_configuration())(region, service)
+
+
+def _configuration() -> tuple[object, ...]:
+    """What changes with another user, profile or login."""
+    variables = {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
+    folder = Path.home() / ".aws"
+    files = [
+        Path(variables.get("AWS_CONFIG_FILE") or folder / "config"),
+        Path(variables.get("AWS_SHARED_CREDENTIALS_FILE") or folder / "credentials"),
+    ]
+    times = [file.stat().st_mtime_ns for file in files if file.is_file()]
+    return (folder, *variables.items(), *times)
+
+
+@lru_cache(1)
+def _clients(_configuration: object) -> Callable[[str | None, str], Any]:
+    """What makes the clients of a configuration, each once, in one session: a session asks again
+    for a role and for the MFA code of its user, and a client takes 0.1 s of CPU time."""
+    session = boto_session()
+    return cache(lambda region, service: boto_client(service, region, session))
 
 
 def _not_installed() -> NoCredentials:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..base import Refused
 from ..machines import Listed, Machine, Place
 from . import scheduler
-from .client import UNAUTHORIZED, AwsClient, connect, shared_session
+from .client import UNAUTHORIZED, AwsClient, connect
 from .ec2 import REGION_OF_LISTS, Instance, account, enabled_regions, reservations
 from .kinds import CLUSTER, ID, OWNER, STACK
 
@@ -28,14 +28,13 @@ def list_everywhere(_place: Place) -> Listed:
     Raises:
         Refused: all regions refuse; or as `list_machines`.
     """
-    session = shared_session()
-    client = connect(REGION_OF_LISTS, session)
+    client = connect(REGION_OF_LISTS)
     regions = enabled_regions(client)
     machines: list[Machine] = []
     refusals: list[Refused] = []
     for region in regions:
         try:
-            machines += _in_region(connect(region, session), region)
+            machines += _in_region(connect(region), region)
         except Refused as refused:
             if refused.error_code not in UNAUTHORIZED:
                 raise

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from railhead.documents.codec import decode
@@ -134,11 +136,29 @@ def connect() -> GoogleClient:
     # It warns when no default project is set, but every path here contains its project.
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     try:
-        session = google_session(SCOPE)
+        session = _session(_configuration())
     except DefaultCredentialsError:
         raise NoCredentials("Google call failed: you are not logged in", hint=LOGIN) from None
     storage = endpoint("storage").removesuffix("storage/v1/")
     return GoogleClient(session, storage, endpoint("compute"))
+
+
+def _configuration() -> tuple[object, ...]:
+    """What changes with another user or login."""
+    own = ("CLOUDSDK_", "GOOGLE_", "GCE_", "NO_GCE_")
+    variables = {key: value for key, value in os.environ.items() if key.startswith(own)}
+    folder = Path(variables.get("CLOUDSDK_CONFIG") or Path.home() / ".config/gcloud")
+    login = folder / "application_default_credentials.json"
+    file = Path(variables.get("GOOGLE_APPLICATION_CREDENTIALS") or login)
+    times = [file.stat().st_mtime_ns] if file.is_file() else []
+    return (folder, *variables.items(), *times)
+
+
+@lru_cache(1)
+def _session(_configuration: object) -> Any:
+    """The session of a configuration: another one starts `gcloud` for the project, and asks for
+    another token."""
+    return google_session(SCOPE)
 
 
 def endpoint(api: str) -> str:
