@@ -77,6 +77,14 @@ def _not_sent(match: re.Match[str]) -> str:
     return f"{what}: --data NAME=FOLDER"
 
 
+def _missing(match: re.Match[str]) -> str:
+    package = PACKAGES.get(match[1], match[1])
+    return (
+        f"{match[1]} is not on the hosts: name the package {package} in a file for --requirements;"
+        " modules of your own lie in --workdir"
+    )
+
+
 def _row(
     class_: str,
     source: str,
@@ -88,6 +96,14 @@ def _row(
     return Row(class_, source, "|".join(patterns), retry, advice, signal)
 
 
+# Packages that contain a module of another name.
+PACKAGES = {
+    "PIL": "pillow",
+    "cv2": "opencv-python-headless",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
 FEWER = "a smaller batch, or fewer ranks on that host"
 ROWS = (
     _row("stall", STALL, r"."),
@@ -169,6 +185,13 @@ ROWS = (
         r"tf\.keras\.estimator\.\w+ function not available",
         retry=NEVER,
         advice="TensorFlow 2.16 removed tf.estimator: write the model with Keras",
+    ),
+    _row(
+        "program",
+        LINES,
+        r"ModuleNotFoundError: No module named '(\w+)",
+        retry=NEVER,
+        advice=_missing,
     ),
     _row(
         "program",
@@ -358,10 +381,10 @@ def end_of(culprit: Culprit) -> str:
 
 
 def advice_of(cause: Cause, lines: Sequence[str] = ()) -> str:
-    """What to do about a cause, from its row, otherwise from one that knows another of the last
-    lines; "" where the command of the class says more."""
+    """What to do about a cause, from its row, otherwise from one of `data` that knows another of
+    the last lines; "" where the command of the class says more."""
     of_class = [row for row in ROWS if row.class_ == cause.class_ and row.advice]
-    of_lines = [row for row in ROWS if callable(row.advice)]
+    of_lines = [row for row in ROWS if row.class_ == "data" and row.advice]
     texts = [line[:LONGEST] for line in reversed(lines)]
     for row, text in [(row, cause.evidence) for row in of_class] + [
         (row, text) for row in of_lines for text in texts

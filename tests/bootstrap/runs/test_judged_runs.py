@@ -193,6 +193,15 @@ HINTS = {
         failed(0, "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'"),
         "--data NAME=FOLDER",
     ),
+    "a package that no host has": (
+        failed(0, "ModuleNotFoundError: No module named 'sklearn.svm'"),
+        "sklearn is not on the hosts: name the package scikit-learn in a file for --requirements;"
+        " modules of your own lie in --workdir",
+    ),
+    "a package that the program can do without": (
+        failed(0, "ModuleNotFoundError: No module named 'faster'", "ValueError: x"),
+        "fab logs --run r1 --rank 0",
+    ),
     "an absolute path": (
         failed(0, "FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'"),
         "fab logs --run r1 --rank 0",
