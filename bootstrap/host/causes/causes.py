@@ -73,8 +73,10 @@ def _sagemaker(match: re.Match[str]) -> str:
 
 
 def _not_sent(match: re.Match[str]) -> str:
-    what = f"{match[1]} is not on the hosts; files that .gitignore excludes are not sent"
-    return f"{what}: --data NAME=FOLDER"
+    return (
+        f"{match[1]} is not on the hosts: sent is the folder of the script, or --workdir, without"
+        " what .gitignore excludes; other files: --data NAME=FOLDER"
+    )
 
 
 def _missing(match: re.Match[str]) -> str:
