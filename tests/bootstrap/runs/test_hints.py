@@ -46,8 +46,8 @@ CASES = {
     "a module of Keras 3": ("ModuleNotFoundError: No module named 'keras.ops'", FOR_3),
     "data that git ignores": (
         "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'",
-        "data/train.csv is not on the hosts; files that .gitignore excludes are not sent:"
-        " --data NAME=FOLDER",
+        "data/train.csv is not on the hosts: sent is the folder of the script, or --workdir,"
+        " without what .gitignore excludes; other files: --data NAME=FOLDER",
     ),
     "a file outside the project": (
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.csv'",
