@@ -191,7 +191,7 @@ ROWS = (
     _row(
         "program",
         LINES,
-        r"ModuleNotFoundError: No module named '(\w+)",
+        r"ModuleNotFoundError: No module named '((?!keras\b)\w+)",
         retry=NEVER,
         advice=_missing,
     ),
