@@ -47,6 +47,7 @@ class Key:
 def key(
     default: Any = MISSING,
     *,
+    choices: Iterable[Any] = (),
     since: int = 0,
     omit: bool = False,
     rest: bool = False,
@@ -67,7 +68,8 @@ def key(
         rest: not a key: a mapping of all keys that the dataclass does not have.
         doc: the cell of the table in docs/architecture.md, of the documents that have one.
     """
-    metadata = {KEY: Key(Rule(**rules) if rules else NO_RULE, since, omit, rest, doc)}
+    rule = Rule(choices=tuple(choices), **rules) if rules or choices else NO_RULE
+    metadata = {KEY: Key(rule, since, omit, rest, doc)}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)

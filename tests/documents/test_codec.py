@@ -23,7 +23,7 @@ class Host:
     name: str
     port: int | None
     gpu: Gpu | None = key(None, omit=True)
-    source: str = key("console", choices=("console", "injected"))
+    source: str = key("console", choices={"console": "read", "injected": "written"})
     added: str = key("before", since=2)
 
 
