@@ -6,15 +6,16 @@ import re
 import textwrap
 from typing import Any
 
+from bootstrap.cli.command_line.help import takes
 from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import GROUPS, Part, Task, page_of
 from bootstrap.errors import EXIT_CODES
 from bootstrap.facts.xid import REPLACE, RESET, XIDS
 from bootstrap.plan.runtimes import ROWS
-from railhead.documents.codec import described
+from railhead.documents import codec
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
 from railhead.documents.options.jobs import JobOptions
-from railhead.documents.options.option import Option, type_of
+from railhead.documents.options.option import Option, described
 from railhead.documents.options.runs import EndingOptions, ProgramOptions
 from railhead.documents.runs.evaluation import Evaluation
 from training import configs
@@ -30,7 +31,6 @@ OF_TRAIN = (
     JobOptions,
 )  # described in the table of train
 WHICH_HOSTS = ("hosts", "stack")
-VALUES = {"text": " TEXT", "number": " N", "duration": " TIME", "list": " TEXT ...", "switch": ""}
 
 
 def parts() -> dict[str, str]:
@@ -80,7 +80,7 @@ def options(task: Task) -> str:
     own = [(part, one) for part, one in pairs if one not in hosts and one not in shared]
     texts = []
     if own:
-        rows = [(_typed(one), _meaning(part, one)) for part, one in own]
+        rows = [(_typed(task, one), described(one)) for _, one in own]
         texts.append(table(("option", "meaning"), rows))
     if hosts:
         texts.append(_line(f"Which hosts ([rules](#hosts)): {_names(hosts)}."))
@@ -108,25 +108,11 @@ def _line(text: str) -> str:
     return textwrap.fill(text, 120, break_on_hyphens=False, break_long_words=False) + "\n"
 
 
-def _typed(one: Option) -> str:
-    value = VALUES[type_of(one)]
-    return (
-        f"`--{one.flag}{value}`" if one.rule.bare is None else f"`--{one.flag} [{value.strip()}]`"
-    )
-
-
-def _meaning(part: Part, one: Option) -> str:
-    noted = part.which.notes.get(one.name) if part.which else None
-    text = str(noted or one.rule.doc or one.rule.help)
-    default = _default(one)
-    return f"{text}. Default: `{default}`" if default and "efault" not in text else text
-
-
-def _default(one: Option) -> str:
-    """The default, where it is a value."""
-    if one.kind == "flag" or not isinstance(one.default, (int, float, str)):
-        return ""
-    return one.default if isinstance(one.default, str) else f"{one.default:g}"
+def _typed(task: Task, one: Option) -> str:
+    """How an option is typed; in brackets what may be left out."""
+    flag = f"--{one.flag}"
+    may_omit = one.rule.positional or one.flag in task.first
+    return f"`{f'[{flag}]' if may_omit else flag} {takes(one)}".rstrip().replace("|", "\\|") + "`"
 
 
 def presets() -> str:
@@ -173,7 +159,7 @@ def runtimes() -> str:
 
 def evaluation() -> str:
     """The keys of evaluation.json."""
-    rows = [(f"`{name}`", doc) for name, doc in described(Evaluation).items() if doc]
+    rows = [(f"`{name}`", doc) for name, doc in codec.described(Evaluation).items() if doc]
     return table(("key", "value"), rows)
 
 

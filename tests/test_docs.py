@@ -87,12 +87,12 @@ def test_what_follows_from_the_options_is_current() -> None:
 
 def test_an_option_that_a_task_shares_is_described_once() -> None:
     tables = tasks_page.parts()
-    assert "| `--script TEXT` |" in tables["options-train"]
-    assert "| `--script TEXT` |" not in tables["options-sweep"]
+    assert "| `[--script] PATH` |" in tables["options-train"]
+    assert "| `[--script] PATH` |" not in tables["options-sweep"]
     assert re.search(r"^As with .*`--script`", tables["options-sweep"], re.MULTILINE)
     for name, argument in OPTIONS:
         flag = argument.name.replace("_", "-")
-        assert re.search(rf"`--{flag}[ `]", tables[f"options-{name}"]), f"{name} {flag}"
+        assert re.search(rf"`\[?--{flag}[\] `]", tables[f"options-{name}"]), f"{name} {flag}"
 
 
 def test_every_strategy_is_described() -> None:

@@ -16,7 +16,7 @@ from railhead.installation import PROGRAM
 
 from ..errors import USAGE
 from .running import RUNNING, Exit
-from .task import Task, help_text, parameter, repeats
+from .task import Task, help_text, parameter
 
 
 class FabricTask(invoke.Task[Any]):
@@ -45,7 +45,7 @@ class FabricTask(invoke.Task[Any]):
             body,
             name=task.name,
             positional=[parameter(one) for one in options if one.rule.positional],
-            iterable=[parameter(one) for one in options if repeats(one)],
+            iterable=[parameter(one) for one in options if one.repeats],
             help={one.flag: help_text(one) for one in options},
             auto_shortflags=False,
         )

@@ -149,7 +149,7 @@ def start(
     deadline: Annotated[
         DeadlineOptions,
         only(
-            hours="time from now until the cloud stops the machines by itself, 0.1 to 168 hours;"
+            hours="time from now until the cloud stops the machines by itself;"
             " default: the `deadline_hours` of the stack"
         ),
     ],

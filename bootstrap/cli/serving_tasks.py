@@ -29,9 +29,7 @@ OfEndpoint = Annotated[
 def deploy(
     target: Annotated[
         TargetOptions,
-        only(
-            "hosts", "stack", run="the id of a run, also as the first argument; default: the last"
-        ),
+        only("hosts", "stack", run="the id of a run; default: the last"),
     ],
     endpoint: DeployOptions,
     out: JsonOption,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property
@@ -10,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.jobs import JobOptions, merged
-from railhead.documents.options.option import Only, Option, chosen, from_texts
+from railhead.documents.options.option import Only, Option, chosen, described, from_texts, plain
 from railhead.installation import PROGRAM
 
 from ..console import output
 from ..errors import USAGE, UsageError
-from ..runs.strategies import DEFAULT_LAUNCHER, LAUNCHERS, names
 from .running import RUNNING, Exit, Texts, reported
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 # The groups of `fab --list`, in their order.
 GROUPS = TRAIN, RESULTS, SERVE, HOSTS, CLOUD = ("Train", "Results", "Serve", "Hosts", "Cloud")
 TWO_WORDS = ("data",)  # the first word of tasks whose name has two, such as data push
-# What stands for these words in a help text.
-CHOICES = {
-    "launchers": " or ".join(LAUNCHERS),
-    "launcher": DEFAULT_LAUNCHER,
-    "strategies": ", ".join(names()),
-}
 
 
 def page_of(group: str) -> str:
@@ -129,18 +123,8 @@ def parameter(one: Option) -> str:
 
 
 def help_text(one: Option) -> str:
-    """The line of `fab --help TASK`, with the default where there is one."""
-    text = one.rule.help
-    for word, choices in CHOICES.items():
-        text = text.replace(f"{{{word}}}", choices)
-    shown = isinstance(one.default, (str, int, float)) and not isinstance(one.default, bool)
-    default = one.default if isinstance(one.default, str) or not shown else f"{one.default:g}"
-    return f"{text}; default: {default}" if shown else text
-
-
-def repeats(one: Option) -> bool:
-    """Whether the option may be given several times."""
-    return one.kind == "mapping" or (one.kind == "list" and not one.rule.separator)
+    """What an option means, for a terminal."""
+    return re.sub(r"\bfab\b", PROGRAM, plain(described(one)))
 
 
 def _parts(body: Callable[..., None]) -> Iterator[Part]:

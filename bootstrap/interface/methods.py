@@ -52,15 +52,17 @@ class ClusterMethods(ABC):
         """The hosts of runs, and how they are made ready.
 
         Args:
-            hosts: user@host:port*slots; default: the stack's hosts, or the last ones used
-            slots: Horovod ranks per host; default: one per GPU, or one without a GPU
-            peer_address: IP addresses that the hosts use to reach each other, in the order
-                of the hosts
-            system: allow system changes (apt packages, driver, reboot) on hosts of --hosts
-            allow_mixed: allow several GPU types in one cluster
-            requirements: a file of additional packages, resolved together with the
-                runtime's pinned versions
-            runtime: tf2.18, tf2.21, jax0.6 or torch2.10; default: by the launcher and the
+            hosts: user@host:port*slots, separated by commas; default: those of the stack,
+                or the last ones used
+            slots: ranks on each host without *slots in --hosts, for horovod and parameter-
+                server; default: one per GPU, or one; from 1 to 1024
+            peer_address: the IP addresses that the hosts use to reach each other, in their
+                order. Default: those on the routes between them; separated by commas
+            system: allow system changes on ad-hoc hosts: packages, a driver, a restart
+            allow_mixed: allow GPUs of several types in one cluster. Each step waits for the
+                slowest GPU, and each batch must fit the smallest GPU memory
+            requirements: a file with additional packages
+            runtime: tf2.18, tf2.21, jax0.6 or torch2.10. Default: by the launcher and the
                 hosts' Python
             results: the folder for the results of runs; default: `results` in the current
                 folder
@@ -124,19 +126,21 @@ class ClusterMethods(ABC):
         """Start a training and, unless `wait` is False, follow it to its end: `fab train`.
 
         Args:
-            launcher: horovod or tensorflow or jax or torch; default: that of --strategy, or
-                horovod
+            launcher: horovod: one rank per slot. tensorflow: TensorFlow's own strategies.
+                jax, torch: for scripts. Default: that of --strategy, otherwise horovod
             strategy: horovod, multiworker, mirrored, one-device, parameter-server, jax,
-                torch, auto
-            ps: parameter servers of --strategy parameter-server; default: 1
-            preset: a set of values for the built-in training: digits, smoke, ...
+                torch or auto. Default of tensorflow: multiworker, on one host mirrored
+            ps: with --strategy parameter-server: the number of parameter servers; default:
+                1; from 1 to 64
+            preset: a named set of settings for the built-in training, such as digits, smoke
             settings: settings of the built-in training by name: {"epochs": 3} (--set)
-            training: a folder named training: your modified copy of the built-in training
-            script: your own program, instead of the built-in training
-            module: as --script, a module of the current folder or of --workdir:
-                trainer.task
-            workdir: the folder to upload with --script and to run in; default: the script's
-                folder
+            training: a folder named training: your modified copy of the built-in training,
+                which is uploaded instead
+            script: your own program instead of the built-in training
+            module: as --script, for python -m: a module of the current folder or of
+                --workdir, such as trainer.task
+            workdir: with --script: the folder that is uploaded, and where the script
+                starts; it contains the script. Default: the folder of the script
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
                 --epochs 3
             data: the data, by name: {"train": "~/mnist"};
@@ -144,40 +148,49 @@ class ClusterMethods(ABC):
             sagemaker: set Amazon SageMaker's variables for --script, as its SDK 2 or 3
                 does; True: 2, the SDK of estimators. args as a mapping are its
                 hyperparameters
-            keras: auto, 2 or 3; default: auto, which decides from the script
-            keras_patches: False: do not patch Keras 3 and Horovod in the ranks of --script
-                (--no-keras-patches)
-            independent: the ranks of --script are trainings of their own, which do not join
-                each other
+            keras: with --script: which Keras. Default: auto, which decides from the script.
+                The built-in training needs 3
+            keras_patches: False: with --script: leave Keras 3 and Horovod as they are.
+                Without this option they are patched where the strategy needs it (--no-
+                keras-patches)
+            independent: with --script: its ranks do not join each other. Without this
+                option a script with several ranks that never join is ended
             env: environment variables of the program by name
-            env_file: a file of NAME=value lines
-            secrets: an environment variable to copy from this shell, never logged
-                (--secret)
-            outputs: a glob pattern of the files to fetch; default: all
+            env_file: a file with NAME=value lines; blank lines and lines that begin with #
+                are skipped; --env overrides it
+            secrets: the name of a variable of this shell that the program receives, and no
+                log (--secret)
+            outputs: a pattern of the files to fetch from the script's folder, such as
+                '*.h5'; * also matches /. Default: all new or changed files
             metrics: patterns of numbers in the output of the script by name, each with one
                 group (--metric)
             minimum: minima of metrics of the evaluation: {"accuracy": 0.97} (--min)
             maximum: maxima of metrics of the evaluation: {"loss": 0.3} (--max)
-            keep: time until machines stop after a failed run, such as 30m; a number is
-                minutes; default: 20
-            stop: False: leave a stack's machines running after the run (--no-stop)
-            max_hours: cancel the run after this time, such as 90m or 2h; a number is hours
-            budget: cancel the run, and stop the machines, before its hosts have cost this
-                many US dollars
-            on_stall: what happens when the run makes no progress; default: restart
-            stall_after: time without a step before the ranks are examined for a stall, such
-                as 90s; a number is seconds; default: 60
-            name: a name for the run, shown in the list of runs
-            resume: the id of a run: the same program continues from its checkpoints
+            keep: machines of a stack: how long they run after a failure or cancel; default:
+                20 minutes; from 0 to 1440 minutes, or as 30m
+            stop: False: machines of a stack: do not stop them after the run (--no-stop)
+            max_hours: cancel the run after this time. Earlier deadlines are moved; on
+                Google Cloud, not beyond maxRunDuration; from 0.01 to 168 hours, or as 30m
+            budget: US dollars for the hosts: before they are spent, the run is cancelled
+                and machines stop; refused without a price; from 0.01 to 1000000
+            on_stall: without progress (stalls): restart starts again from a checkpoint,
+                stop ends the run, wait shows it; default: restart
+            stall_after: the shortest time without a step after which the ranks are examined
+                for a stall; from 1 to 86400 seconds, or as 30m; default: 60
+            name: a name for the run, which fab runs shows: at most 40 letters, digits,
+                dots, - and _
+            resume: the id of an earlier run: continue from its checkpoints
             elastic: "MIN:MAX", numbers of hosts: a retry continues without hosts that do
                 not answer
-            retries: start again so often after a failure, from the newest checkpoint; 0:
-                never; default: 3
-            spare: False: keep no process with the framework ready on each host for a retry
+            retries: how often the run starts again after a failure, from its newest
+                checkpoint. Default: 3 with checkpoints; from 0 to 100
+            spare: False: no process with the framework on each host, ready for a retry
                 (--no-spare)
-            takeover: the second host continues the run if the chief is lost; needs a bucket
-            deploy: after a success, serve the model as the endpoint of this name
-            wait: False: return when the run has started (--detach)
+            takeover: the second host continues the run if the chief is lost. Needs a
+                bucket, two hosts and retries
+            deploy: after a success, serve the model as the endpoint of this name, as fab
+                deploy does
+            wait: False: start the run and return; fab attach watches it (--detach)
 
         Raises:
             UsageError: nothing was started. RunFailed: the run failed or was cancelled.
@@ -264,34 +277,37 @@ class ClusterMethods(ABC):
         Args:
             values: values of settings, or of arguments of the script: {"lr": [0.1, 0.01]}
                 (--set)
-            random: train this number of randomly drawn combinations instead of all
-            at_once: trials at the same time, each on an equal slice of the hosts; default:
-                1
+            random: train this number of randomly drawn combinations instead of all; the
+                same command always draws the same ones; from 1 to 100
+            at_once: trials at the same time, each on an equal slice of the hosts; it
+                divides their number; from 1 to 100; default: 1
             to_end: do not end hopeless trials early
-            launcher: horovod or tensorflow or jax or torch; default: that of --strategy, or
-                horovod
+            launcher: horovod: one rank per slot. tensorflow: TensorFlow's own strategies.
+                jax, torch: for scripts. Default: that of --strategy, otherwise horovod
             strategy: horovod, multiworker, mirrored, one-device, parameter-server, jax,
-                torch, auto
-            preset: a set of values for the built-in training: digits, smoke, ...
-            script: your own program, instead of the built-in training
-            module: as --script, a module of the current folder or of --workdir:
-                trainer.task
-            workdir: the folder to upload with --script and to run in; default: the script's
-                folder
+                torch or auto. Default of tensorflow: multiworker, on one host mirrored
+            preset: a named set of settings for the built-in training, such as digits, smoke
+            script: your own program instead of the built-in training
+            module: as --script, for python -m: a module of the current folder or of
+                --workdir, such as trainer.task
+            workdir: with --script: the folder that is uploaded, and where the script
+                starts; it contains the script. Default: the folder of the script
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
                 --epochs 3
             data: the data, by name: {"train": "~/mnist"};
                 URI[,shard|replicate][,file|stream]
-            keras: auto, 2 or 3; default: auto, which decides from the script
-            keras_patches: False: do not patch Keras 3 and Horovod in the ranks of --script
-                (--no-keras-patches)
+            keras: with --script: which Keras. Default: auto, which decides from the script.
+                The built-in training needs 3
+            keras_patches: False: with --script: leave Keras 3 and Horovod as they are.
+                Without this option they are patched where the strategy needs it (--no-
+                keras-patches)
             env: environment variables of the program by name
-            secrets: an environment variable to copy from this shell, never logged
-                (--secret)
+            secrets: the name of a variable of this shell that the program receives, and no
+                log (--secret)
             metrics: patterns of numbers in the output of the script by name, each with one
                 group (--metric)
-            retries: start again so often after a failure, from the newest checkpoint; 0:
-                never; default: 3
+            retries: how often the run starts again after a failure, from its newest
+                checkpoint. Default: 3 with checkpoints; from 0 to 100
 
         Raises:
             UsageError: nothing was started. RailheadError: some trials did not end.
@@ -346,32 +362,35 @@ class ClusterMethods(ABC):
         `fab scale`; returns the page.
 
         Args:
-            counts: numbers of hosts: 1,2,4
-            launcher: horovod or tensorflow or jax or torch; default: that of --strategy, or
-                horovod
+            counts: numbers of hosts, at least two: 1,2,4; separated by commas; from 1 to
+                1024
+            launcher: horovod: one rank per slot. tensorflow: TensorFlow's own strategies.
+                jax, torch: for scripts. Default: that of --strategy, otherwise horovod
             strategy: horovod, multiworker, mirrored, one-device, parameter-server, jax,
-                torch, auto
-            preset: a set of values for the built-in training: digits, smoke, ...
+                torch or auto. Default of tensorflow: multiworker, on one host mirrored
+            preset: a named set of settings for the built-in training, such as digits, smoke
             settings: settings of the built-in training by name: {"epochs": 3} (--set)
-            script: your own program, instead of the built-in training
-            module: as --script, a module of the current folder or of --workdir:
-                trainer.task
-            workdir: the folder to upload with --script and to run in; default: the script's
-                folder
+            script: your own program instead of the built-in training
+            module: as --script, for python -m: a module of the current folder or of
+                --workdir, such as trainer.task
+            workdir: with --script: the folder that is uploaded, and where the script
+                starts; it contains the script. Default: the folder of the script
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
                 --epochs 3
             data: the data, by name: {"train": "~/mnist"};
                 URI[,shard|replicate][,file|stream]
-            keras: auto, 2 or 3; default: auto, which decides from the script
-            keras_patches: False: do not patch Keras 3 and Horovod in the ranks of --script
-                (--no-keras-patches)
+            keras: with --script: which Keras. Default: auto, which decides from the script.
+                The built-in training needs 3
+            keras_patches: False: with --script: leave Keras 3 and Horovod as they are.
+                Without this option they are patched where the strategy needs it (--no-
+                keras-patches)
             env: environment variables of the program by name
-            secrets: an environment variable to copy from this shell, never logged
-                (--secret)
+            secrets: the name of a variable of this shell that the program receives, and no
+                log (--secret)
             metrics: patterns of numbers in the output of the script by name, each with one
                 group (--metric)
-            retries: start again so often after a failure, from the newest checkpoint; 0:
-                never; default: 3
+            retries: how often the run starts again after a failure, from its newest
+                checkpoint. Default: 3 with checkpoints; from 0 to 100
 
         Raises:
             UsageError: nothing was started. RailheadError: a run failed.
@@ -424,9 +443,11 @@ class RunMethods(ABC):
         script has reported.
 
         Args:
-            here: evaluate on this computer instead of the hosts
-            model: which model of the run: a path in its results
-            script: your own program, instead of the built-in training
+            here: evaluate on this computer, as one rank without a GPU (Linux on x86_64,
+                Python 3.10 to 3.12)
+            model: if the run has several .keras files: which one, as a path in its results;
+                not with --script
+            script: your own program instead of the built-in training
             args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
                 --epochs 3
             data: the data, by name: {"train": "~/mnist"};
@@ -474,22 +495,26 @@ class RunMethods(ABC):
         """Serve the model of the run until its time-to-live is over: `fab deploy`.
 
         Args:
-            name: the name of the endpoint; default: model
-            here: serve on this computer instead of the hosts
+            name: the name of the endpoint, 1 to 63 letters, digits, _ and -; default: model
+            here: serve on this computer instead of the chief
             model: which of the models of the run, as a path in its results
-            trust_model: with --here: also load a model that has no safe mode, without
+            trust_model: with --here: also load a model without a safe mode, without
                 confirmation
-            port: a port of 127.0.0.1 on the host
-            hours: time-to-live, such as 30m or 2h, from now until it is terminated; a
-                number is hours; default: 1
-            update: switch the endpoint of this name to a new version; no request is refused
-                meanwhile
-            max_batch: samples in one call of the model; 1: no batching; default: 32
-            max_delay: milliseconds that a sample waits for other samples; default: 2
-            server: railhead, or tensorflow-serving: the host's tensorflow_model_server;
-                default: railhead
-            hosts: user@host:port*slots; default: the stack's hosts, or the last ones used
-            stack: a Pulumi stack; default: the selected stack
+            port: a port of 127.0.0.1 on the host; default: the first free one from 8501 on;
+                from 1024 to 65535
+            hours: time-to-live from now until it is terminated; from 0.01 to 168 hours, or
+                as 30m; default: 1
+            update: switch the endpoint of this name to a new version, with a new time-to-
+                live; no request is refused meanwhile
+            max_batch: samples in one call of the model; default: 32, or 1 with --server
+                tensorflow-serving; from 1 to 4096
+            max_delay: milliseconds that a sample waits for other samples; from 0 to 1000;
+                default: 2
+            server: railhead, or tensorflow-serving. --update keeps the server; default:
+                railhead
+            hosts: user@host:port*slots, separated by commas; default: those of the stack,
+                or the last ones used
+            stack: a Pulumi stack; default: the selected one
 
         Raises:
             UsageError: a wrong option, no model, or an endpoint of this name serves

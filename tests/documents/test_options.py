@@ -11,11 +11,14 @@ import pytest
 
 from railhead.documents.options import hosts, runs, serving
 from railhead.documents.options.option import (
+    chosen,
+    described,
     from_texts,
     from_values,
     only,
     option,
     options_in,
+    plain,
     typed_texts,
 )
 
@@ -127,13 +130,30 @@ def test_every_option_has_help_and_a_default_within_its_rules(group: type[Any]) 
     values |= {one.name: one.default for one in options if not one.required}
     if group is hosts.TargetOptions:
         values["hosts"] = ["a", "b"]
-    assert all(one.rule.help and len(one.rule.help) <= 100 for one in options)
+    assert all(one.rule.text and len(plain(described(one))) <= 170 for one in options)
     assert from_values(group, values, ValueError) is not None
 
 
-def test_a_task_takes_the_options_that_it_names() -> None:
-    which = only("name", hosts="of the stack")
-    assert which.names == ("name", "hosts") and which.notes == {"hosts": "of the stack"}
+def test_a_task_takes_the_options_that_it_names_and_may_say_something_else_of_them() -> None:
+    options = chosen(Group, only("secrets", "hours", keep="how long"))
+    assert [described(one) for one in options] == [
+        "hours; from 0.5 to 2 hours, or as 30m; default: `1`",
+        "how long; from 0 to 90 minutes, or as 30m",
+        "secrets; repeatable",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("`--set`: a [preset](x.md#y) of values: [Presets](z.md)", "--set: a preset of values"),
+        ("needs it ([more](#m)); see [a](b). Then [c](d)", "needs it (more); see a. Then c"),
+        (r"`A\|B` or [which hosts](#hosts); default: x", "A|B or which hosts; default: x"),
+        ("[`fab deploy`](#d) does", "fab deploy does"),
+    ],
+)
+def test_a_terminal_shows_no_markdown_and_no_pointer(text: str, shown: str) -> None:
+    assert plain(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from railhead.installation import PROGRAM
 from ...errors import UsageError
 from ..core_options import CoreOptions
 from ..running import Texts
-from ..task import TWO_WORDS, Task, parameter, repeats
+from ..task import TWO_WORDS, Task, parameter
 
 CORE = options_in(CoreOptions)
 
@@ -133,7 +133,7 @@ def _parser(name: str, options: Mapping[str, Option]) -> ArgumentParser:
         flags = [*([f"-{short}"] if short and not hidden else []), f"--{flag}"]
         if one.kind == "flag":
             parser.add_argument(*flags, dest=parameter(one), action="store_true")
-        elif repeats(one):
+        elif one.repeats:
             parser.add_argument(*flags, dest=parameter(one), action="append", default=[])
         else:
             parser.add_argument(*flags, dest=parameter(one), action=_Once)

@@ -117,7 +117,7 @@ def summary(task: Task) -> str:
 
 def page(tasks: Iterable[Task]) -> str:
     """The text of `fab --help`: the groups of tasks, and the options of all tasks."""
-    options = {_typed(one): one.rule.help for one in CORE}
+    options = {_typed(one): one.rule.text for one in CORE}
     width = max(map(len, options))
     return "\n".join(
         [
@@ -185,10 +185,10 @@ def _typed(one: Option) -> str:
     """How an option is typed: `-f, --follow`, `--hosts TEXT`."""
     if one.rule.positional:
         return one.name.upper()
-    return f"{', '.join(flags_of(one))} {_takes(one)}".rstrip()
+    return f"{', '.join(flags_of(one))} {takes(one)}".rstrip()
 
 
-def _takes(one: Option) -> str:
+def takes(one: Option) -> str:
     """What stands for the value of an option; empty for a switch."""
     if one.kind == "flag":
         return ""

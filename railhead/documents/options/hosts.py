@@ -15,27 +15,25 @@ class TargetOptions:
 
     hosts: str | None = option(
         None,
-        "user@host:port*slots, comma-separated; default: the stack's hosts, or the last ones used",
-        doc="[which hosts](#hosts)",
+        "`user@host:port*slots`, separated by commas; default: those of the stack, or the "
+        "last ones used: [which hosts](#hosts)",
         joined=",",
     )
     stack: str | None = option(
-        None, "a Pulumi stack; default: the selected stack", doc="[which stack](#hosts)"
+        None, "a Pulumi stack; default: the selected one: [which stack](#hosts)"
     )
     run: str | None = option(None, "a run id; default: the last run")
     slots: int | None = option(
         None,
-        "Horovod ranks per host; default: one per GPU, or one without a GPU",
-        doc="ranks on each host without `*slots` in `--hosts`, 1 to 1024; used by `horovod` and"
-        " `parameter-server`",
+        "ranks on each host without `*slots` in `--hosts`, for `horovod` and "
+        "`parameter-server`; default: one per GPU, or one",
         at_least=1,
         at_most=1024,
     )
     start: bool = option(
         False,
-        "start the stack's machines that are not running",
-        doc="start the stack's machines that are not running. Without it `fab` asks at a"
-        " terminal, and otherwise exits with code 2",
+        "start the stack's machines that are not running. Without it `fab` asks at a "
+        "terminal, and otherwise exits with code 2",
     )
 
 
@@ -45,29 +43,24 @@ class ReadyOptions:
 
     peer_address: tuple[str, ...] = option(
         (),
-        "IP addresses that the hosts use to reach each other, comma-separated, in the order of the"
-        " hosts",
-        doc="the IP addresses that the hosts use to reach each other, in the order of the hosts."
-        " Default: those on the routes between them",
+        "the IP addresses that the hosts use to reach each other, in their order. Default: those on"
+        " the routes between them",
         separator=",",
     )
     system: bool = option(
         False,
-        "allow system changes (apt packages, driver, reboot) on hosts of --hosts",
-        doc="allow [system changes](#system-changes-privileged) on ad-hoc hosts: packages, a"
-        " driver, a restart",
+        "allow [system changes](#system-changes-privileged) on ad-hoc hosts: packages, a "
+        "driver, a restart",
     )
     allow_mixed: bool = option(
         False,
-        "allow several GPU types in one cluster",
-        doc="allow GPUs of several types in one cluster. Each step waits for the slowest GPU, and"
+        "allow GPUs of several types in one cluster. Each step waits for the slowest GPU, and"
         " each batch must fit the smallest GPU memory",
     )
     proxy: str | None = option(
         None,
-        "http://HOST:PORT: the proxy through which hosts reach the package index",
-        doc="`http://HOST:PORT`: hosts reach the package index through this proxy"
-        " ([more](#proxy-and-certificates))",
+        "`http://HOST:PORT`: hosts reach the package index through this proxy: "
+        "[more](#proxy-and-certificates)",
     )
     ca: str | None = option(
         None, "a PEM file of certificates that hosts trust when they download packages", path=True
@@ -81,14 +74,11 @@ class WheelOptions:
     gpu: bool = option(False, "for GPUs, with NCCL; no GPU is needed to build it")
     python: str | None = option(
         None,
-        "the Python version that the wheel is for; default: one that this computer has",
-        doc="the Python version that the wheel is for, such as `3.12`; default: the first of the"
-        " runtime's that this computer has",
+        "the Python version that the wheel is for, such as `3.12`; default: the first of the "
+        "runtime's that this computer has",
     )
     out: str | None = option(
-        None,
-        "a folder for a copy of the wheel, with its sha256 and the pip command",
-        path=True,
+        None, "a folder for a copy of the wheel, with its sha256 and the pip command", path=True
     )
 
 
@@ -112,34 +102,29 @@ class TeardownOptions:
 
     purge: bool = option(
         False,
-        "also remove ~/.railhead from the hosts",
-        doc="also remove `~/.railhead` from the hosts: runtimes, runs, data, everything. Refused"
-        " until all results are fetched. No effect on machines of a stack",
+        "also remove `~/.railhead` from the hosts, except machines of a stack: runtimes, "
+        "runs, data, everything. Refused until all results are fetched",
     )
     discard_results: bool = option(
         False,
-        "continue even if results that would be deleted were not fetched",
-        doc="with `--purge` or `--destroy`, and for spot machines on AWS: continue even if results"
-        " are not fetched",
+        "with `--purge` or `--destroy`, and for spot machines on AWS: continue even if "
+        "results are not fetched",
     )
     destroy: bool = option(
         False,
-        "also delete local hosts, or all resources of the stack",
-        doc="hosts of `fab demo`: also remove their homes. A stack: delete everything that it"
-        " created; refused while results would be lost",
+        "hosts of `fab demo`: also remove their homes. A stack: delete everything that it "
+        "created; refused while results would be lost",
     )
     yes: bool = option(
         False,
-        "do not ask for confirmation",
-        doc="do not ask for the stack's name to confirm (with `--destroy`, and for spot machines on"
-        " AWS)",
+        "do not ask for the stack's name to confirm (with `--destroy`, and for spot machines "
+        "on AWS)",
         short="y",
     )
     with_bucket: bool = option(
         False,
-        "with --destroy: also delete the content of the stack's bucket",
-        doc="with `--destroy`: also remove all objects in the bucket of the stack, including old"
-        " versions",
+        "with `--destroy`: also remove all objects in the bucket of the stack, including old "
+        "versions",
     )
 
 
@@ -148,9 +133,7 @@ class OwnerOptions:
     """Whose machines and other resources a command may stop or remove."""
 
     owner: str | None = option(
-        None,
-        "the setting `owner` of your stacks; default: your login name",
-        doc="your name in [`owner`](config.md) of the stacks; default: your login name",
+        None, "your name in [`owner`](config.md) of the stacks; default: your login name"
     )
 
 
@@ -159,9 +142,7 @@ class LeaksOptions:
     """What `fab leaks` removes."""
 
     end: bool = option(
-        False,
-        "with --yes: remove what belongs to no living stack and to this owner",
-        doc="with `--yes`: remove what leaked and has this owner; without `--yes` it is listed",
+        False, "with `--yes`: remove what leaked and has this owner; without `--yes` it is listed"
     )
 
 
@@ -171,9 +152,8 @@ class AllStacksOption:
 
     every: bool = option(
         False,
-        "the machines of all stacks of this owner in the Pulumi backend",
+        "the machines of [all stacks](#all-stacks) of this owner in the Pulumi backend",
         flag="all",
-        doc="the machines of [all stacks](#all-stacks) of this owner in the Pulumi backend",
     )
 
 
@@ -184,15 +164,13 @@ class UpOptions:
     yes: bool = option(False, "no preview and no question", short="y")
     refresh: bool = option(
         False,
-        "first check in the cloud which resources still exist",
-        doc="first check in the cloud which resources still exist: machines that are gone are"
-        " created again, with empty disks and new deadlines",
+        "first check in the cloud which resources still exist: machines that are gone are "
+        "created again, with empty disks and new deadlines",
     )
     replace: str | None = option(
         None,
-        "a host that is gone: create it again; a run in progress takes it back",
-        doc="a host that is gone: create it again, as `--refresh` does, and make it ready for the"
-        " run in progress, [which takes it back](stacks.md#a-machine-that-is-gone)",
+        "a host that is gone: create it again, as `--refresh` does; [the run in progress "
+        "takes it back](stacks.md#a-machine-that-is-gone)",
     )
 
 
@@ -202,15 +180,11 @@ class DoctorOptions:
 
     policy: bool = option(
         False,
-        "print the rights that a stack needs, as a document for an administrator",
-        doc="print all rights that the stack needs, and check nothing: on AWS a policy document of"
-        " IAM, on Google Cloud a custom role",
+        "print all rights that the stack needs, and check nothing: on AWS a policy document "
+        "of IAM, on Google Cloud a custom role",
     )
     cloud: str | None = option(
-        None,
-        "aws or gcp; with --policy and without a stack",
-        doc="`aws` or `gcp`: with `--policy`, the rights that any stack there needs",
-        choices=("aws", "gcp"),
+        None, "with `--policy`: the rights that any stack there needs", choices=("aws", "gcp")
     )
 
 
@@ -218,11 +192,7 @@ class DoctorOptions:
 class DeadlineOptions:
     """When the cloud stops the machines."""
 
-    hours: float | None = option(
-        None,
-        "time from now until the cloud stops the machines, such as 30m or 4h; a number is hours",
-        **HOURS,
-    )
+    hours: float | None = option(None, "time from now until the cloud stops the machines", **HOURS)
 
 
 @dataclass(frozen=True)
@@ -231,13 +201,13 @@ class ExtendOptions:
 
     hours: str | None = option(
         None,
-        "the new deadline: 4h from now, or +4h after the present one; a number is hours",
-        doc="the new deadline, 0.1 to 168 hours: `4h` from now, or `+4h` after the present one",
+        "the new deadline, 0.1 to 168 hours: `4h` from now, or `+4h` after the present one; a"
+        " number is hours",
         unit="h",
     )
     budget: float | None = option(
         None,
-        "in place of --hours: US dollars for the machines from now on",
+        "in place of `--hours`: US dollars for the machines from now on",
         at_least=0.01,
         at_most=1_000_000,
     )
@@ -249,15 +219,9 @@ class PriceOptions:
 
     gpus: int = option(1, "how many GPUs, of all machines together", at_least=1, at_most=128)
     gpu: tuple[str, ...] = option(
-        (), "the kinds of GPU, such as t4,l4,a100; default: all", separator=","
+        (), "the kinds of GPU, such as `t4,l4,a100`; default: all", separator=","
     )
-    hours: float = option(
-        1.0,
-        "for how long; a number is hours",
-        at_least=0.01,
-        at_most=8784,
-        unit="h",
-    )
+    hours: float = option(1.0, "for how long", at_least=0.01, at_most=8784, unit="h")
     spot: bool = option(False, "spot prices")
     region: tuple[str, ...] = option(
         (),
@@ -271,19 +235,17 @@ class AdoptOptions:
     """Which machines `fab adopt` records, and where they are."""
 
     id: str = option(
-        help="the id of the machines: the value of their tag railhead:id",
-        doc="the id of the machines: the value of their tag `railhead:id` (label `railhead-id` on"
+        text="the id of the machines: the value of their tag `railhead:id` (label `railhead-id` on"
         " Google Cloud)",
         positional=True,
     )
     region: str | None = option(
-        None,
-        "the AWS region of the machines; default: those of this computer's records and stacks",
+        None, "the AWS region of the machines; default: those of this computer's records and stacks"
     )
     project: str | None = option(
         None,
-        "the Google Cloud project of the machines; default: those of this computer's records and"
-        " stacks",
+        "the Google Cloud project of the machines; default: those of this computer's records "
+        "and stacks",
     )
 
 
@@ -291,20 +253,14 @@ class AdoptOptions:
 class HostName:
     """The name of one of the hosts."""
 
-    host: str = option(
-        help="a host's name", doc="the name of the host; `fab ssh NAME` is the same",
-        positional=True,
-    )  # fmt: skip
+    host: str = option(text="the name of a host", positional=True)
 
 
 @dataclass(frozen=True)
 class KeyOptions:
     """Whose key `fab ssh-key` adds to the hosts, or removes."""
 
-    key: str = option(
-        help="a file with a public SSH key", doc="the file; `fab ssh-key FILE` is the same",
-        positional=True, path=True,
-    )  # fmt: skip
+    key: str = option(text="a file with a public SSH key", positional=True, path=True)
     remove: bool = option(False, "remove the key from the hosts; not the last one")
 
 
@@ -314,8 +270,7 @@ class TrustOptions:
 
     job: str | None = option(
         None,
-        "a job file, in place of host keys",
-        doc="a [job file](tasks-train.md#job-file), in place of host keys; until it changes",
+        "a [job file](tasks-train.md#job-file), in place of host keys; until it changes",
         path=True,
     )
 
@@ -324,4 +279,4 @@ class TrustOptions:
 class CommandOptions:
     """What `fab exec` runs."""
 
-    cmd: str | None = option(None, "a shell command", doc="the command, for `sh`")
+    cmd: str | None = option(None, "the command, for `sh`")

@@ -18,11 +18,13 @@ from .option import (
     Only,
     Option,
     chosen,
+    described,
     from_texts,
     from_values,
     only,
     option,
     options_in,
+    plain,
 )
 from .runs import EndingOptions, ProgramOptions, StartOptions
 
@@ -56,22 +58,15 @@ class JobOptions:
     """Which job gives the options that are not typed."""
 
     job: str | None = option(
-        None,
-        "a job of the job file: its options apply unless you type them",
-        doc="a job of the [job file](#job-file): its options apply unless you type them; also"
-        " without the name: `fab train JOB`",
+        None, "a job of the [job file](#job-file): its options apply unless you type them"
     )
     file: str | None = option(
-        None,
-        "the job file; default: railhead.toml",
-        doc="the job file. Default: `railhead.toml` in the current folder",
-        path=True,
+        None, "the job file. Default: `railhead.toml` in the current folder", path=True
     )
     save: str | None = option(
         None,
-        "add the options of this command to a job file, and start nothing",
-        doc="add the options of this command to this job file, as the job `JOB` (default:"
-        " `train`), and start nothing",
+        "add the options of this command to this job file, as the job `JOB` (default: "
+        "`train`), and start nothing",
         path=True,
     )
 
@@ -184,7 +179,7 @@ NUMBERS = {"int": "integer", "float": "number"}
 
 
 def _schema_of(one: Option) -> Table:
-    return {**dict(_type_of(one)), "description": one.rule.help}
+    return {**dict(_type_of(one)), "description": plain(described(one))}
 
 
 def _type_of(one: Option) -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import operator
 import os
+import re
 import shlex
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -24,7 +25,8 @@ T = TypeVar("T")
 Error = Callable[[str], Exception]
 KEY = "option"  # of the metadata of a field
 KINDS = {bool: "flag", str: "text", int: "int", float: "float"}
-TYPES = {"flag": "switch", "list": "list", "mapping": "list", "int": "number", "float": "number"}
+POINTER = re.compile(r"[:,;] \[[^]]*\]\([^)]*\)(?=[.;]|$)")  # a link at the end of a sentence
+LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Rule(rule.Rule):
     """What is declared for an option besides its name, type and default; its values fit the rule.
 
     Args:
-        help: one line for `fab --help TASK`. doc: the cell of that table, if it differs.
+        text: what the option does, in Markdown, without its bounds and a default that is a value.
         python: the line of the Python interface, if its values have another form.
         flag: the name on the command line, without dashes; default: the name of the field. A flag
             whose default is True is switched off: `stop` by `--no-stop`.
@@ -46,8 +48,7 @@ class Rule(rule.Rule):
         whole_with: the option with which a mapping is joined as a JSON object, with all its types.
     """
 
-    help: str = ""
-    doc: str = ""
+    text: str = ""
     python: str = ""
     flag: str = ""
     form: str = "NAME=VALUE"
@@ -62,9 +63,9 @@ class Rule(rule.Rule):
     whole_with: str = ""
 
 
-def option(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
-    """A field of a group of options; `rules` as in Rule."""
-    metadata = {KEY: Rule(help=help, **rules)}
+def option(default: Any = MISSING, text: str = "", **rules: Any) -> Any:
+    """A field of a group of options; `text` and `rules` as in Rule."""
+    metadata = {KEY: Rule(text=text, **rules)}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -90,6 +91,11 @@ class Option:
     def required(self) -> bool:
         """Whether the option has no default."""
         return self.default is MISSING
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the option may be given several times."""
+        return self.kind == "mapping" or (self.kind == "list" and not self.rule.separator)
 
 
 def options_in(group: type[Any]) -> tuple[Option, ...]:
@@ -299,9 +305,21 @@ def _shown(one: Option) -> str:
     return one.name.upper() if one.rule.positional else f"--{one.flag}"
 
 
-def type_of(one: Option) -> str:
-    """The type as the documentation names it: switch, text, number, duration or list."""
-    return "duration" if one.rule.unit else TYPES.get(one.kind, "text")
+def described(one: Option) -> str:
+    """What an option means, in Markdown: its text, its bounds and its default."""
+    commas = one.kind == "list" and one.rule.separator == ","
+    texts = [one.rule.text, "repeatable" * one.repeats, "separated by commas" * commas]
+    texts.append(one.rule.bounds)
+    if one.rule.unit and one.rule.bounds:
+        texts[-1] += f" {rule.UNITS[one.rule.unit]}, or as 30m"
+    if isinstance(one.default, (int, float, str)) and one.kind != "flag":
+        texts.append(f"default: `{number_text(one.default)}`")
+    return "; ".join(filter(None, texts))
+
+
+def plain(text: str) -> str:
+    """A text in Markdown as a terminal shows it: without links that only point to more."""
+    return LINK.sub(r"\1", POINTER.sub("", text)).replace("`", "").replace("\\|", "|")
 
 
 def only(*names: str, **notes: str) -> Only:
@@ -311,7 +329,7 @@ def only(*names: str, **notes: str) -> Only:
 
 @dataclass(frozen=True)
 class Only:
-    """Which options of a group a task has; all others keep their defaults."""
+    """Which options of a group a task has; all others keep their defaults. `notes`: other texts."""
 
     names: tuple[str, ...]
     notes: Mapping[str, str]
@@ -319,4 +337,12 @@ class Only:
 
 def chosen(group: type[Any], which: Only | None) -> Sequence[Option]:
     """The options of a group that a task has, in their order."""
-    return [one for one in options_in(group) if which is None or one.name in which.names]
+    if which is None:
+        return options_in(group)
+    return [_noted(one, which.notes) for one in options_in(group) if one.name in which.names]
+
+
+def _noted(one: Option, notes: Mapping[str, str]) -> Option:
+    if one.name not in notes:
+        return one
+    return replace(one, rule=replace(one.rule, text=notes[one.name]))

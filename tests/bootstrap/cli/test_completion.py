@@ -160,4 +160,4 @@ def test_another_shell_is_refused_with_the_choices(tmp_path: Path) -> None:
     completed = forked_fab(tmp_path, "--complete", "--", "fab", option, "bash", "--deb")
     assert completed.stdout == "--debug\n"
     process = forked_fab(tmp_path, option, "tcsh")
-    assert process.returncode == 2 and "bash, fish or zsh" in process.stderr
+    assert process.returncode == 2 and "bash, fish, zsh" in process.stderr

@@ -58,7 +58,7 @@ class Options:
 
 @dataclass(frozen=True)
 class How:
-    how: str = option(help="how it ends", positional=True)
+    how: str = option(text="how it ends", positional=True)
 
 
 @task("Train")

@@ -12,10 +12,7 @@ from bootstrap.cli.command_line.arguments import read, with_name
 from bootstrap.cli.command_line.help import EXAMPLES, task_page
 from bootstrap.cli.program import TASKS
 from bootstrap.cli.task import values_of
-from bootstrap.plan.runtimes import ROWS
 from pages.help_pages import FOLDER, HELP, LIST
-from railhead.documents.options.option import options_in
-from railhead.documents.options.runs import ProgramOptions
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -60,8 +57,3 @@ def test_options_are_in_groups_with_what_they_take() -> None:
     ):
         assert text.strip() in page
     assert "--script PATH" in page and "-f, --follow" in task_page(TASKS["logs"])
-
-
-def test_the_help_lists_every_runtime() -> None:
-    (option,) = [one for one in options_in(ProgramOptions) if one.name == "runtime"]
-    assert not [name for name in ROWS if name not in option.rule.help]

@@ -27,6 +27,7 @@ from bootstrap.plan.runtimes import (
 )
 from bootstrap.provision.requirements.resolve import with_packages
 from bootstrap.provision.uv import local_uv
+from bootstrap.runs import strategies
 from bootstrap.runs.strategies import LAUNCHERS, SCRIPTS_ONLY
 from railhead.documents.options.option import options_in
 from railhead.documents.options.runs import ProgramOptions
@@ -146,10 +147,12 @@ def test_the_built_in_training_needs_tensorflow_and_other_launchers_are_for_scri
     assert {*LAUNCHERS} == {launcher for row in ROWS.values() for launcher in row.launchers}
 
 
-def test_the_options_name_each_runtime_and_each_launcher() -> None:
-    docs = {one.name: one.rule.doc for one in options_in(ProgramOptions)}
-    for option, names in (("runtime", ROWS), ("launcher", LAUNCHERS)):
-        assert {*re.findall("`([a-z][a-z0-9.]+)`", docs[option] or "")} == {*names}
+def test_the_options_name_each_runtime_launcher_and_strategy() -> None:
+    texts = {one.name: one.rule.text for one in options_in(ProgramOptions)}
+    named = (("runtime", ROWS), ("launcher", LAUNCHERS), ("strategy", strategies.names()))
+    for option, names in named:
+        quoted = {*re.findall("`([a-z][a-z0-9.-]+)`", texts[option])}
+        assert quoted - {"tensorflow"} == {*names} - {"tensorflow"}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=list(RUNTIMES))
