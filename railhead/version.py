@@ -1,3 +1,3 @@
 """The version of Railhead: pyproject.toml and `railhead.__version__` have it from here."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

@@ -18,6 +18,7 @@ FOLDERS = (
     "scripts",
     "pages",
     "benchmarks",
+    "campaigns",
     "tests",
     ".ci",
 )
