@@ -167,8 +167,7 @@ class TrainConfig:
         0, "evaluate after so many steps, too, not only after epochs; 0 = never", at_least=0
     )
     metrics: str = setting(
-        "",
-        "further metrics of the held-out data: top_5, auc, names of keras.metrics, module:name",
+        "", "further metrics of the held-out data: top_5, auc, names of keras.metrics, module:name"
     )
     # Speed
     precision: str = setting("float32", "number format of the computation", choices=PRECISIONS)

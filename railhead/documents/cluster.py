@@ -27,23 +27,13 @@ class DocumentHost:
     """One host; the other hosts connect to `peer_address`. `user` and `port`: where they are not
     those of `ssh`. `stop` is the command that stops it, and is run on the host."""
 
-    name: str = key(
-        doc="the host's name in messages",
-    )
+    name: str = key(doc="the host's name in messages")
     address: str = key(
         doc="its address from this computer; may be an alias of ssh_config; empty: it has none,"
-        " because it is stopped",
+        " because it is stopped"
     )
-    user: str | None = key(
-        None,
-        omit=True,
-        doc="optional: override those in `ssh`",
-    )
-    port: int | None = key(
-        None,
-        omit=True,
-        doc="optional: override those in `ssh`",
-    )
+    user: str | None = key(None, omit=True, doc="optional: override those in `ssh`")
+    port: int | None = key(None, omit=True, doc="optional: override those in `ssh`")
     peer_address: str | None = key(
         None,
         since=1,
@@ -55,26 +45,10 @@ class DocumentHost:
         doc="the number of ranks with Horovod; null: one rank per GPU; one rank in total on a"
         " host without GPUs",
     )
-    id: str | None = key(
-        None,
-        since=1,
-        doc="the cloud's id of the machine, or null",
-    )
-    zone: str | None = key(
-        None,
-        since=1,
-        doc="its zone, or null",
-    )
-    gpu: Gpu | None = key(
-        None,
-        since=1,
-        doc="`type` and `count`, or null",
-    )
-    host_key: str | None = key(
-        None,
-        omit=True,
-        doc="optional: the host's public host key",
-    )
+    id: str | None = key(None, since=1, doc="the cloud's id of the machine, or null")
+    zone: str | None = key(None, since=1, doc="its zone, or null")
+    gpu: Gpu | None = key(None, since=1, doc="`type` and `count`, or null")
+    host_key: str | None = key(None, omit=True, doc="optional: the host's public host key")
     host_key_source: Literal["guest-attributes", "console", "injected"] | None = key(
         None,
         omit=True,
@@ -139,45 +113,32 @@ class Ssh:
 class ClusterDocument:
     """A cluster. `id` is in the tags of all resources of its stack; `bucket` is a URI."""
 
-    schema: int = key(
-        choices=(SCHEMA,),
-        doc="1",
-    )
+    schema: int = key(choices=(SCHEMA,), doc="1")
     id: str | None = key(
         None,
         omit=True,
         doc="optional: the cluster's id, unique per stack; its resources have it as the tag "
         "`railhead:id` (label `railhead-id` on Google Cloud)",
     )
-    name: str = key(
-        doc="the cluster's name; `hosts-<digest>` for a cluster given by `--hosts`",
-    )
-    cloud: str = key(
-        doc="`aws`, `gcp`, `local`, or `hosts` for ad-hoc hosts (given by `--hosts`)",
-    )
-    region: str | None = key(
-        doc="the cloud's region, or null",
-    )
-    bucket: str | None = key(
-        doc="the bucket for results, or null",
-    )
+    name: str = key(doc="the cluster's name; `hosts-<digest>` for a cluster given by `--hosts`")
+    cloud: str = key(doc="`aws`, `gcp`, `local`, or `hosts` for ad-hoc hosts (given by `--hosts`)")
+    region: str | None = key(doc="the cloud's region, or null")
+    bucket: str | None = key(doc="the bucket for results, or null")
     ssh: Ssh = key(
         doc="an object: `user`, `port`, `key_file`, the defaults of all hosts; a null value "
-        "is left to your ssh",
+        "is left to your ssh"
     )
     deadlines: tuple[DocumentDeadline, ...] = key(
         doc="the cloud's resources that stop the machines, for each host: `kind`, `id`, `host`,"
-        " `seconds` (from each start), optional: `at` (a time)",
+        " `seconds` (from each start), optional: `at` (a time)"
     )
     price: ClusterPrice | None = key(
         doc="of all hosts, or null: `per_hour`, `currency`, `source`, `date`; `parts`: the machine,"
-        " disk and address of each",
+        " disk and address of each"
     )
     budget: float | None = key(
-        None,
-        omit=True,
-        doc="optional: US dollars for the machines, over all their starts",
+        None, omit=True, doc="optional: US dollars for the machines, over all their starts"
     )
     hosts: tuple[DocumentHost, ...] = key(
-        doc="a list, the chief first; each entry has the following keys",
+        doc="a list, the chief first; each entry has the following keys"
     )

@@ -114,18 +114,9 @@ class Result:
     attempts before the last one; `carbon`: of what its hosts measured;
     `cost`: of its hosts."""
 
-    schema: int = key(
-        1,
-        doc="1",
-    )
-    run_id: str = key(
-        "",
-        doc="the run",
-    )
-    state: str = key(
-        choices=FINAL,
-        doc="`succeeded`, `failed` or `cancelled`",
-    )
+    schema: int = key(1, doc="1")
+    run_id: str = key("", doc="the run")
+    state: str = key(choices=FINAL, doc="`succeeded`, `failed` or `cancelled`")
     exit_code: int = key(
         1,
         at_least=-LARGEST,
@@ -146,39 +137,20 @@ class Result:
         doc="only of a failed run: its `class` ([these](troubleshooting.md#why-a-run-failed)),"
         " the `evidence` (a line, or how the rank ended), `host` and `rank`",
     )
-    started: str | None = key(
-        None,
-        check=TIME,
-        doc="times, UTC",
-    )
-    ended: str | None = key(
-        None,
-        check=TIME,
-        doc="times, UTC",
-    )
-    seconds: float = key(
-        0.0,
-        at_least=0,
-        at_most=LARGEST,
-        doc="the duration",
-    )
-    size: int | None = key(
-        None,
-        doc="the number of ranks",
-    )
+    started: str | None = key(None, check=TIME, doc="times, UTC")
+    ended: str | None = key(None, check=TIME, doc="times, UTC")
+    seconds: float = key(0.0, at_least=0, at_most=LARGEST, doc="the duration")
+    size: int | None = key(None, doc="the number of ranks")
     evaluation: Reported | None = key(
         None,
         doc="the last record of kind `evaluation`, or null; with thresholds also `thresholds`,"
         " `failed`, `passed`",
     )
     why: str | None = key(
-        None,
-        doc="why the run was cancelled without a request by a user, otherwise null",
+        None, doc="why the run was cancelled without a request by a user, otherwise null"
     )
     no_restart: str | None = key(
-        None,
-        omit=True,
-        doc="only if the run has retries and failed: why it did not start again",
+        None, omit=True, doc="only if the run has retries and failed: why it did not start again"
     )
     trouble: str | None = key(
         None,

@@ -173,114 +173,72 @@ class RunDocument:
     `independent`: the ranks of a script do not join each other. `grid`: the electricity of the
     hosts; None where it is not known. `prices`: what each host is billed for."""
 
-    schema: int = key(
-        choices=(SCHEMA,),
-        doc="2",
-    )
+    schema: int = key(choices=(SCHEMA,), doc="2")
     run_id: str = key(
-        check=NAME,
-        doc="`20261121-112656-c507`: the time in UTC and four random hexadecimal digits",
+        check=NAME, doc="`20261121-112656-c507`: the time in UTC and four random hexadecimal digits"
     )
-    cluster: str = key(
-        check=NAME,
-        doc="the cluster's name",
-    )
-    created: str = key(
-        pattern=r"[0-9TZ:-]+",
-        doc="the time, UTC",
-    )
-    launcher: str = key(
-        check=NAME,
-        doc="`horovod`, `tensorflow`, `jax` or `torch`",
-    )
-    strategy: str = key(
-        check=NAME,
-        doc="one of [Strategies](training.md#strategies); never `auto`",
-    )
-    keras: int = key(
-        choices=(2, 3),
-        doc="2 or 3",
-    )
+    cluster: str = key(check=NAME, doc="the cluster's name")
+    created: str = key(pattern=r"[0-9TZ:-]+", doc="the time, UTC")
+    launcher: str = key(check=NAME, doc="`horovod`, `tensorflow`, `jax` or `torch`")
+    strategy: str = key(check=NAME, doc="one of [Strategies](training.md#strategies); never `auto`")
+    keras: int = key(choices=(2, 3), doc="2 or 3")
     runtime: Runtime = key(
         doc="`name` of the runtime, `digest` of its environment and, unless an older version "
-        "wrote it, the version of its `python`",
+        "wrote it, the version of its `python`"
     )
     program: Program = key(
         doc="`kind` `training` or `evaluation` with the resolved `settings`; or `kind` "
         "`script` with `path`, `args`, `sagemaker` (whether `--sagemaker` was given) and, with"
         " `--module`, `module`\nwith `--sagemaker 3` its `sagemaker_sdk`; `hyperparameters`: the"
-        " JSON object that `--args` was",
+        " JSON object that `--args` was"
     )
     data: tuple[RunData, ...] = key(
         doc="for each `--data`: `name`, `uri`, `distribution` (`shard`, `replicate`) and `mode`"
         " (`file`, `stream`); null: the built-in training chooses\n`paths`: the path on each"
-        " host, in their order; null for data that the hosts read from a bucket",
+        " host, in their order; null for data that the hosts read from a bucket"
     )
-    bundle: str = key(
-        check=NAME,
-        doc="the digest of the files that were uploaded",
-    )
+    bundle: str = key(check=NAME, doc="the digest of the files that were uploaded")
     hosts: tuple[RunHost, ...] = key(
         doc="the chief first: `name`, `peer_address`, `interface` (the network interface with"
         " this address, or null)\n`slots` (the number of its ranks) and, where there are any,"
-        " the names of its `gpus`",
+        " the names of its `gpus`"
     )
-    size: int = key(
-        at_least=1,
-        doc="the number of ranks",
-    )
+    size: int = key(at_least=1, doc="the number of ranks")
     roles: tuple[Role, ...] | None = key(
         doc="for each rank the `task` of `TF_CONFIG`: `type` (`chief`, `ps` or `worker`) and"
-        " `index`; null without `TF_CONFIG`",
+        " `index`; null without `TF_CONFIG`"
     )
     tf_cluster: Mapping[str, tuple[str, ...]] | None = key(
         doc="the `cluster` of `TF_CONFIG`, an address and a port for each rank by role; null "
-        "without `TF_CONFIG`",
+        "without `TF_CONFIG`"
     )
-    env: Mapping[str, str] = key(
-        doc="the variables of `--env` and `--env-file`",
-    )
-    secrets: tuple[str, ...] = key(
-        doc="the names given by `--secret`",
-    )
-    outputs: tuple[str, ...] = key(
-        doc="the patterns of `--outputs`",
-    )
-    metrics: tuple[Metric, ...] = key(
-        doc="for each `--metric` its `name` and `pattern`",
-    )
+    env: Mapping[str, str] = key(doc="the variables of `--env` and `--env-file`")
+    secrets: tuple[str, ...] = key(doc="the names given by `--secret`")
+    outputs: tuple[str, ...] = key(doc="the patterns of `--outputs`")
+    metrics: tuple[Metric, ...] = key(doc="for each `--metric` its `name` and `pattern`")
     thresholds: tuple[Threshold, ...] = key(
         doc="for each `--min` and `--max` its `metric`, its `bound` (`min` or `max`) and its "
-        "`value`",
+        "`value`"
     )
     resumes: str | None = key(
-        check=NAME,
-        doc="the run whose checkpoints this one continues from, or null",
+        check=NAME, doc="the run whose checkpoints this one continues from, or null"
     )
-    evaluates: str | None = key(
-        check=NAME,
-        doc="the run whose model this one evaluates, or null",
-    )
-    max_hours: float | None = key(
-        doc="the value of `--max-hours`, or null",
-    )
+    evaluates: str | None = key(check=NAME, doc="the run whose model this one evaluates, or null")
+    max_hours: float | None = key(doc="the value of `--max-hours`, or null")
     stop: Stop | None = key(
         doc="null if the machines keep running; otherwise `argv`, the stop command of each host"
-        " or null, and `keep_minutes`, for a failure",
+        " or null, and `keep_minutes`, for a failure"
     )
     bucket: RunBucket | None = key(
         doc="null, or the `url` of the stack's bucket and `client`, the digest of the Python "
-        "environment on the chief that is used for uploads",
+        "environment on the chief that is used for uploads"
     )
     keras_auto: bool = key(
         False,
         doc="whether `--keras auto` chose `keras`; then the run may start again with the "
         "other one, which the supervisor writes here",
     )
-    keras_patches: bool = key(
-        True,
-        doc="false with `--no-keras-patches`",
-    )
+    keras_patches: bool = key(True, doc="false with `--no-keras-patches`")
     coordinator: str | None = key(
         None,
         doc="`address:port` of the chief at which the ranks of JAX and PyTorch find each "
@@ -295,15 +253,9 @@ class RunDocument:
         " [Runs that survive](training.md#runs-that-survive)",
     )
     retries_from_start: bool = key(
-        False,
-        omit=True,
-        doc="optional: true: also without a checkpoint",
+        False, omit=True, doc="optional: true: also without a checkpoint"
     )
-    spare: bool = key(
-        True,
-        omit=True,
-        doc="optional: false with `--no-spare`",
-    )
+    spare: bool = key(True, omit=True, doc="optional: false with `--no-spare`")
     commit: str | None = key(
         None,
         omit=True,
@@ -322,22 +274,12 @@ class RunDocument:
         omit=True,
         doc="optional: true: another host may take the run over when its chief is lost",
     )
-    on_stall: str = key(
-        "stop",
-        choices=ON_STALL,
-        doc="`stop`, `wait` or `restart`: `--on-stall`",
-    )
+    on_stall: str = key("stop", choices=ON_STALL, doc="`stop`, `wait` or `restart`: `--on-stall`")
     stall_after: float = key(
-        STALL_AFTER,
-        at_least=1,
-        at_most=LONGEST_STALL,
-        doc="seconds: `--stall-after`",
+        STALL_AFTER, at_least=1, at_most=LONGEST_STALL, doc="seconds: `--stall-after`"
     )
     name: str = key(
-        "",
-        check=SHORT_NAME,
-        omit=True,
-        doc="optional: the name of the run for people: `--name`",
+        "", check=SHORT_NAME, omit=True, doc="optional: the name of the run for people: `--name`"
     )
     independent: bool = key(
         False,
@@ -345,9 +287,7 @@ class RunDocument:
         doc="optional: true: the ranks of the script do not join each other (`--independent`)",
     )
     budget: float | None = key(
-        None,
-        omit=True,
-        doc="optional: the value of `--budget`, which has set `max_hours`",
+        None, omit=True, doc="optional: the value of `--budget`, which has set `max_hours`"
     )
     prices: tuple[PricePart, ...] = key(
         (),
