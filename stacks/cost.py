@@ -16,6 +16,7 @@ from railhead.money.table import shipped
 
 from .clouds import CLOUDS
 from .config.settings import ClusterConfig
+from .next_command import set_
 from .rules.validators import ConfigError
 
 
@@ -65,7 +66,8 @@ def check_budget(config: ClusterConfig) -> None:
         most = max(Decimal("0.25"), hours.quantize(Decimal("0.01"), ROUND_DOWN))
         raise ConfigError(
             f"budget: {config.budget:g} USD are spent after {hours:.1f} hours, before the "
-            f"deadline: {hourly.text('per hour')}\n  next: pulumi config set deadline_hours {most}"
+            f"deadline: {hourly.text('per hour')}",
+            set_("deadline_hours", most),
         )
 
 

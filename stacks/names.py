@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from railhead.installation import PROGRAM
 
 from .config.settings import ClusterConfig
+from .next_command import set_
 from .rules.validators import ConfigError
 
 LONGEST = 30  # characters of a cluster's name
@@ -54,14 +55,14 @@ def refuse(
     if not others:
         return
     free = next((name for name in _names(config) if not is_taken(name)), None)
-    change = f"pulumi config set name {free or 'NAME'}"
-    own = [other for other in others if other.owner == config.owner and other.cluster_id]
-    adopt = (
-        f"{PROGRAM} adopt {own[0].cluster_id}   # if its state is lost; otherwise: " if own else ""
-    )
+    change = set_("name", free or "NAME")
+    own = [one.cluster_id for one in others if one.owner == config.owner and one.cluster_id]
+    adopt = [f"{PROGRAM} adopt {one}   # if its state is lost; otherwise:" for one in own[:1]]
     raise ConfigError(
         f"name: machines of another stack have names that this stack needs: "
-        f"{', '.join(map(str, others))}\n  next: {adopt}{change}"
+        f"{', '.join(map(str, others))}",
+        *adopt,
+        change,
     )
 
 

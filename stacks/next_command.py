@@ -1,23 +1,41 @@
-"""The commands in the messages of a stack's program name the stack. Pure.
+"""The commands that mend a stack's settings, as values: a message shows them with the stack's name.
 
-Who reads a message may have selected another stack since, and `fab up --stack` selects none.
+Who reads a message may have selected another stack since, and `fab up --stack` selects none. Pure.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
-
-NEXT = "\n  next: "
-WITHOUT_STACK = re.compile(r"\bpulumi (?:config (?:set|rm)|up)\b(?! --stack)")
+from dataclasses import dataclass
 
 
-def with_stack(command: str, stack: str) -> str:
-    """The commands of Pulumi in a text with `--stack`, except those that have it."""
-    return WITHOUT_STACK.sub(lambda match: f"{match[0]} --stack {shlex.quote(stack)}", command)
+@dataclass(frozen=True)
+class Pulumi:
+    """A command of Pulumi about the stack, such as `config rm`, and its arguments."""
+
+    command: str
+    arguments: str = ""
+
+    def of(self, stack: str) -> str:
+        """The command as it is typed; without a stack for the selected one."""
+        named = f"--stack {shlex.quote(stack)}" if stack else ""
+        return " ".join(filter(None, ("pulumi", self.command, named, self.arguments)))
 
 
-def naming(message: str, stack: str) -> str:
-    """A message whose last line may be a command, with the stack in that line."""
-    text, next_, command = message.partition(NEXT)
-    return text + next_ + with_stack(command, stack)
+Part = Pulumi | str
+UP = Pulumi("up")
+
+
+def set_(key: str, value: object) -> Pulumi:
+    """The command that sets a key."""
+    return Pulumi("config set", f"{key} {value}")
+
+
+def rm(key: str) -> Pulumi:
+    """The command that removes a key, so that its default counts."""
+    return Pulumi("config rm", key)
+
+
+def typed(parts: tuple[Part, ...], stack: str = "") -> str:
+    """Commands, and what is between them, in one line."""
+    return " ".join(part.of(stack) if isinstance(part, Pulumi) else part for part in parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,7 +19,6 @@ from .clouds import CLOUDS
 from .config import settings
 from .cost import check_budget, whole
 from .live_prices import live_rates
-from .next_command import naming
 from .place import NotKnown, Place
 from .rules.validators import ConfigError
 from .summary import Summary, summary
@@ -44,9 +42,9 @@ def main() -> None:
         component = importlib.import_module(CLOUDS[config.cloud].component)
         cluster = component.Cluster(LOGICAL_NAME, config, existing=_existing)
     except ConfigError as error:
-        for problem in re.split(r"\n(?! )", str(error)):
-            message = settings.with_command(problem, values.get("cloud", ""))
-            pulumi.log.error(naming(message, pulumi.get_stack()))
+        problems = settings.mended(error, values.get("cloud", ""))
+        for message in ConfigError(problems=problems).shown(pulumi.get_stack()):
+            pulumi.log.error(message)
         sys.exit(ERROR_SHOWN)
 
     def summarized(values: list[Any]) -> Summary:

@@ -11,7 +11,7 @@ from railhead.installation import PROGRAM
 
 from .config.settings import ClusterConfig
 from .cost import cost
-from .next_command import with_stack
+from .next_command import UP, rm, typed
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def summary(
     """The summary of a cluster document, which is None for a quota request. `gone` are the ids of
     its machines that the cloud does not have any more: they have no address and no deadline."""
     if document is None:
-        granted = with_stack("pulumi config rm quotas && pulumi up", stack)
+        granted = typed((rm("quotas"), "&&", UP), stack)
         return Summary(f"the quota is requested; once it is granted: {granted}")
     hosts = {host.name: host.address for host in document.hosts if host.id not in gone}
     names = [host.name for host in document.hosts if host.name not in hosts]

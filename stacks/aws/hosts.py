@@ -12,7 +12,7 @@ from railhead.documents.clouds import COMMON_FACTS
 from ..component.logical_names import named
 from ..component.parts import Part
 from ..config.settings import ClusterConfig
-from ..next_command import with_stack
+from ..next_command import UP, set_, typed
 from . import host_key, image, schedule, user_data
 from .access import Access
 from .network import Network
@@ -85,10 +85,10 @@ def _machine(
 
 def _log_newer_image(name: str, current: str, newest: str) -> None:
     if current != newest:
-        change = f"pulumi config set image {newest} && pulumi up"
+        change = typed((set_("image", newest), "&&", UP), pulumi.get_stack())
         pulumi.log.info(
             f"{name} keeps its image {current}; the newest is {newest}. To use it, with new "
-            f"machines and empty disks: {with_stack(change, pulumi.get_stack())}"
+            f"machines and empty disks: {change}"
         )
 
 

@@ -11,6 +11,7 @@ from pulumi_aws import ec2, ssm
 
 from ..config.images import refusal
 from ..config.settings import ClusterConfig
+from ..next_command import rm, set_
 from ..rules.validators import ConfigError
 from .lookups.existing import is_complete
 
@@ -53,9 +54,9 @@ def _newest(config: ClusterConfig, opts: pulumi.InvokeOptions) -> str:
         return str(ssm.get_parameter(name=parameter, opts=opts).value)
     except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
-            f"image: AWS does not name the newest {config.image} in {config.region}: {error}\n"
-            f"  next: aws ssm get-parameter --region {config.region} --name {parameter}   "
-            "# it needs the permission ssm:GetParameter; or set image to an AMI id"
+            f"image: AWS does not name the newest {config.image} in {config.region}: {error}",
+            f"aws ssm get-parameter --region {config.region} --name {parameter}   "
+            "# it needs the permission ssm:GetParameter; or set image to an AMI id",
         ) from None
 
 
@@ -70,9 +71,10 @@ def _describe(
         )
     except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
-            f"image: {found} is not in {config.region}, or not for this account: {error}\n"
-            f"  next: aws ec2 describe-images --region {config.region} --image-ids {found}   "
-            "# or the default: pulumi config rm image"
+            f"image: {found} is not in {config.region}, or not for this account: {error}",
+            f"aws ec2 describe-images --region {config.region} --image-ids {found}",
+            "  # or the default:",
+            rm("image"),
         ) from None
 
 
@@ -81,11 +83,10 @@ def check(config: ClusterConfig, ami: ec2.GetAmiResult) -> None:
     one on which no launcher works."""
     if ami.architecture != "x86_64":
         raise ConfigError(
-            f"image: {ami.id} is for {ami.architecture}, and the machines are x86_64\n"
-            "  next: pulumi config rm image"
+            f"image: {ami.id} is for {ami.architecture}, and the machines are x86_64", rm("image")
         )
     if why := refusal(ami.name, config.machine.gpu if config.machine else None):
-        raise ConfigError(f"image: {why}\n  next: pulumi config rm image")
+        raise ConfigError(f"image: {why}", rm("image"))
     sizes = [
         int(disk.ebs["volume_size"])
         for disk in ami.block_device_mappings
@@ -93,6 +94,6 @@ def check(config: ClusterConfig, ami: ec2.GetAmiResult) -> None:
     ]
     if sizes and sizes[0] > config.disk_gb:
         raise ConfigError(
-            f"disk_gb: {config.disk_gb} is less than the {sizes[0]} GB of {ami.name} ({ami.id})\n"
-            f"  next: pulumi config set disk_gb {sizes[0]}"
+            f"disk_gb: {config.disk_gb} is less than the {sizes[0]} GB of {ami.name} ({ami.id})",
+            set_("disk_gb", sizes[0]),
         )

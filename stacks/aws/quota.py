@@ -11,14 +11,14 @@ from pulumi_aws import servicequotas
 from ..component.logical_names import named
 from ..config.settings import ClusterConfig
 from ..machine_types.aws import quota_of
-from ..next_command import with_stack
+from ..next_command import UP, rm, set_, typed
 from ..quotas import QuotaNeed, QuotaState, comparison
 from ..rules.validators import ConfigError
 from .lookups import usage
 from .lookups.existing import existing_machines, is_complete
 
-REQUEST = "pulumi config set quotas request && pulumi up"
-GRANTED = "pulumi config rm quotas && pulumi up"
+REQUEST = (set_("quotas", "request"), "&&", UP)
+GRANTED = (rm("quotas"), "&&", UP)
 
 
 def check(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> tuple[QuotaNeed, ...]:
@@ -39,7 +39,7 @@ def check(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> tup
         return _to_request(existing_machines(own_id, opts), states)
     small = [comparison(need, state) for need, state in states.items() if state.lacks(need)]
     if small:
-        raise ConfigError("\n".join([*small, f"  next: {REQUEST}   # requests more from AWS"]))
+        raise ConfigError("\n".join(small), *REQUEST, "  # requests more from AWS")
     return ()
 
 
@@ -60,7 +60,7 @@ def request(needs: Sequence[QuotaNeed], parent: pulumi.Resource) -> None:
 
     A granted quota outlives the stack: others may use it.
     """
-    granted = with_stack(GRANTED, pulumi.get_stack())
+    granted = typed(GRANTED, pulumi.get_stack())
     for need in needs:
         opts = pulumi.ResourceOptions(parent=parent, retain_on_delete=True)
         servicequotas.ServiceQuota(
@@ -93,16 +93,16 @@ def _to_request(
     """
     if machines:
         raise ConfigError(
-            f"quotas: request would destroy the machines of this stack: {', '.join(machines)}\n"
-            "  next: request it from another stack: pulumi stack init more-quota "
-            f"--copy-config-from {pulumi.get_stack()} && {with_stack(REQUEST, 'more-quota')}"
+            f"quotas: request would destroy the machines of this stack: {', '.join(machines)}",
+            "request it from another stack: pulumi stack init more-quota "
+            f"--copy-config-from {pulumi.get_stack()} && {typed(REQUEST, 'more-quota')}",
         )
     unknown = [comparison(need, state) for need, state in states.items() if state.limit is None]
     if unknown:
         raise ConfigError(
-            "\n".join([*unknown, "a request without it could decrease the quota"])
-            + "\n  next: get the permissions servicequotas:GetServiceQuota and "
-            "servicequotas:GetAWSDefaultServiceQuota"
+            "\n".join([*unknown, "a request without it could decrease the quota"]),
+            "get the permissions servicequotas:GetServiceQuota and "
+            "servicequotas:GetAWSDefaultServiceQuota",
         )
     small = tuple(
         replace(need, amount=need.amount + int(state.used or 0))
@@ -111,7 +111,7 @@ def _to_request(
     )
     if not small:
         raise ConfigError(
-            f"quotas: the quotas are large enough, there is nothing to request\n  next: {GRANTED}"
+            "quotas: the quotas are large enough, there is nothing to request", *GRANTED
         )
     return small
 

@@ -10,6 +10,7 @@ import pulumi
 from pulumi_aws import ec2
 
 from ..config.settings import ClusterConfig
+from ..next_command import rm, set_
 from ..rules.validators import ConfigError
 from .lookups.calls import lookup
 from .lookups.offers import zones_with_type
@@ -35,15 +36,15 @@ def choose_location(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Locati
     offering = zones_with_type(config, opts)
     _warn_if_retired(config, offered=bool(offering))
     if not offering:
-        raise ConfigError(_not_offered(config))
+        raise _not_offered(config)
     ordinary = [zone for zone in offering if re.fullmatch(f"{config.region}[a-z]", zone)]
     wanted = [zone for zone in config.zones if zone in offering] if config.zones else ordinary
     if not wanted:
         named = f"none of {', '.join(config.zones)}" if config.zones else "no ordinary zone"
         raise ConfigError(
             f"zones: {named} has {config.machine_type}; "
-            f"in {config.region} there are {', '.join(offering)}\n"
-            f"  next: pulumi config set zones {(ordinary or offering)[0]}"
+            f"in {config.region} there are {', '.join(offering)}",
+            set_("zones", (ordinary or offering)[0]),
         )
     subnets: Mapping[str, str | None] = dict.fromkeys(wanted)
     if config.network:
@@ -64,9 +65,10 @@ def _in_network(
         return subnets
     raise ConfigError(
         f"network: {config.network} has no subnet that gives public addresses in "
-        f"{', '.join(zones)}, where {config.machine_type} is offered\n"
-        f"  next: pulumi config rm network   # the stack makes a VPC; or: "
-        "aws ec2 modify-subnet-attribute --map-public-ip-on-launch --subnet-id ..."
+        f"{', '.join(zones)}, where {config.machine_type} is offered",
+        rm("network"),
+        "  # the stack makes a VPC; or:",
+        "aws ec2 modify-subnet-attribute --map-public-ip-on-launch --subnet-id ...",
     )
 
 
@@ -78,14 +80,14 @@ def _subnets(values: dict[str, str], opts: pulumi.InvokeOptions) -> list[str]:
     return sorted(found.ids)
 
 
-def _not_offered(config: ClusterConfig) -> str:
+def _not_offered(config: ClusterConfig) -> ConfigError:
     machine = config.machine
     assert machine
     why = "AWS has retired it" if machine.retired else "AWS does not offer it there to this account"
     other = machine.substitute or "g4dn.xlarge"
-    return (
-        f"machine_type: no zone of {config.region} has {machine.name}: {why}\n"
-        f"  next: pulumi config set machine_type {other}"
+    return ConfigError(
+        f"machine_type: no zone of {config.region} has {machine.name}: {why}",
+        set_("machine_type", other),
     )
 
 

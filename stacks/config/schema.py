@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from railhead.documents.rule import Rule
 
 from ..clouds import CLOUDS
+from ..next_command import Part, rm, set_
 from ..rules import validators
 from .data_buckets import data_prefixes
 
@@ -47,13 +48,12 @@ class Key:
         """The value where nothing is set; None for no value."""
         return self.defaults.get(cloud, self.default)
 
-    def command(self, cloud: str) -> str:
+    def command(self, cloud: str) -> tuple[Part, ...]:
         """A command that gives it a valid value; in doubt, the default."""
         if example := CLOUDS[cloud].examples.get(self.name) or EXAMPLES.get(self.name):
-            return f"pulumi config set {self.name} {example}"
-        if self.default_for(cloud) is None:
-            return f"pulumi config rm {self.name}"
-        return f"pulumi config rm {self.name}   # the default: {self.default_for(cloud)}"
+            return (set_(self.name, example),)
+        default = self.default_for(cloud)
+        return (rm(self.name), *([] if default is None else [f"  # the default: {default}"]))
 
 
 # What a message shows for a key where its default does not help.

@@ -17,6 +17,7 @@ from railhead.money.table import Rates
 
 from ..clouds import CLOUDS
 from ..machine_types.types import MachineType
+from ..next_command import rm, set_
 from ..quotas import QuotaNeed
 from ..rules.rules import Valid, contradictions
 from ..rules.validators import ConfigError
@@ -104,7 +105,7 @@ def read(
     try:
         cloud = str(_value(KEYS[0], values.get("cloud"), "aws", stack))
     except ConfigError as error:
-        raise ConfigError(with_command(str(error))) from None
+        raise ConfigError(problems=mended(error)) from None
     keys = {key.name: key for key in KEYS if cloud in key.clouds}
     foreign = {name: text for name, text in values.items() if text and name not in keys}
     errors = [_unknown(name, cloud) for name, text in foreign.items() if not _default(name, text)]
@@ -113,21 +114,23 @@ def read(
         try:
             found[key.name] = _value(key, values.get(key.name), cloud, stack)
         except ConfigError as error:
-            errors.append(str(error))
+            errors.append(error)
     errors += _other_namespaces(others or {}, cloud, found)
     errors += contradictions(CLOUDS[cloud].rules, Valid(found, keys.keys() - found.keys()))
     if errors:
-        raise ConfigError("\n".join(with_command(error, cloud) for error in errors))
+        raise ConfigError(problems=[one for error in errors for one in mended(error, cloud)])
     return _config(found)
 
 
-def with_command(message: str, cloud: str = "aws") -> str:
-    """The message of a setting, as in "count: ...", with a command that mends it as its last
-    line."""
-    if "\n  next: " in message:
-        return message
-    named = [key for key in KEYS if key.name == message.partition(":")[0]]
-    return f"{message}\n  next: {named[0].command(cloud)}" if named else message
+def mended(error: ConfigError, cloud: str = "aws") -> list[ConfigError]:
+    """The problems of an error, each with a command: that of the key with which it begins, where it
+    has none."""
+    keys = {key.name: key for key in KEYS}
+    found = []
+    for one in error.problems:
+        key = keys.get(one.text.partition(":")[0])
+        found.append(ConfigError(one.text, *key.command(cloud)) if key and not one.next else one)
+    return found
 
 
 def of_project(config: Mapping[str, str], project: str) -> dict[str, str]:
@@ -138,7 +141,7 @@ def of_project(config: Mapping[str, str], project: str) -> dict[str, str]:
 
 def _other_namespaces(
     others: Mapping[str, str], cloud: str, found: Mapping[str, object]
-) -> list[str]:
+) -> list[ConfigError]:
     """Settings of Pulumi's own packages, as in aws:profile, which have no effect here; those that
     are what this stack has anyway are not a mistake."""
     errors = []
@@ -146,26 +149,20 @@ def _other_namespaces(
         package, _, key = name.partition(":")
         same = key in ("region", "project") and found.get(key) == value
         if package in CLOUDS and not (package == cloud and same):
-            errors.append(f"{name}: {_without_effect(package, key, value, cloud)}")
+            errors.append(_without_effect(package, key, value, cloud))
     return errors
 
 
-def _without_effect(package: str, key: str, value: str, cloud: str) -> str:
-    remove = f"pulumi config rm {package}:{key}"
+def _without_effect(package: str, key: str, value: str, cloud: str) -> ConfigError:
+    name = f"{package}:{key}"
     if package == cloud and key in ("region", "project"):
-        return (
-            f"{value!r} has no effect; the {key} of this stack is its own key {key}\n"
-            f"  next: pulumi config set {key} {value} && {remove}"
-        )
+        why = f"{value!r} has no effect; the {key} of this stack is its own key {key}"
+        return ConfigError(f"{name}: {why}", set_(key, value), "&&", rm(name))
     if variable := CLOUDS[package].shell_keys.get(key):
-        return (
-            f"has no effect: pulumi and fab both take the {key} of your shell\n"
-            f"  next: export {variable}={value} && {remove}"
-        )
-    return (
-        f"has no effect: the stack takes its settings from its own keys, and the credentials from "
-        f"your shell\n  next: {remove}"
-    )
+        why = f"has no effect: pulumi and fab both take the {key} of your shell"
+        return ConfigError(f"{name}: {why}", f"export {variable}={value} &&", rm(name))
+    why = "the stack takes its settings from its own keys, and the credentials from your shell"
+    return ConfigError(f"{name}: has no effect: {why}", rm(name))
 
 
 def _default(name: str, text: str) -> bool:
@@ -173,7 +170,7 @@ def _default(name: str, text: str) -> bool:
     return any(key.name == name and key.default == text for key in KEYS)
 
 
-def _unknown(name: str, cloud: str) -> str:
+def _unknown(name: str, cloud: str) -> ConfigError:
     """Why a key is refused: it belongs to another cloud, or it does not exist."""
     known = [key for key in KEYS if key.name == name]
     if known:
@@ -181,7 +178,7 @@ def _unknown(name: str, cloud: str) -> str:
         why = f"a key of {clouds}, and this stack's cloud is {cloud}: one cloud per stack"
     else:
         why = f"there is no such key. There are {', '.join(k.name for k in KEYS)}"
-    return f"{name}: {why}\n  next: pulumi config rm {name}"
+    return ConfigError(f"{name}: {why}", rm(name))
 
 
 def _value(key: Key, text: str | None, cloud: str, stack: str) -> object:
@@ -189,7 +186,7 @@ def _value(key: Key, text: str | None, cloud: str, stack: str) -> object:
         text = key.default_for(cloud)
     if text is None:
         if key.required:
-            raise ConfigError(f"{key.name}: not set. {key.doc}\n  next: {key.command(cloud)}")
+            raise ConfigError(f"{key.name}: not set. {key.doc}", *key.command(cloud))
         return None
     return key.read(text.replace("{stack}", stack).replace("{user}", login_name()))
 

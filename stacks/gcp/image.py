@@ -11,6 +11,7 @@ from pulumi_gcp import compute
 
 from ..config.images import refusal
 from ..config.settings import ClusterConfig
+from ..next_command import Part, rm, set_
 from ..rules.validators import ConfigError
 from .lookups.rest import Google, LookupFailed
 
@@ -70,22 +71,20 @@ def check(
         else:
             newest = compute.get_image(project=project, name=name, opts=opts)
     except Exception as error:  # the type that a failed invoke raises
-        following = _others(project, name, google) if family else "pulumi config rm image"
-        raise ConfigError(
-            f"image: {chosen.path} cannot be read: {error}\n  next: {following}"
-        ) from None
+        following = _others(project, name, google) if family else (rm("image"),)
+        raise ConfigError(f"image: {chosen.path} cannot be read: {error}", *following) from None
     if why := refusal(newest.name, config.machine.gpu if config.machine else None):
-        raise ConfigError(f"image: {why}\n  next: pulumi config rm image")
+        raise ConfigError(f"image: {why}", rm("image"))
     size = newest.disk_size_gb
     if size > config.disk_gb:
         raise ConfigError(
-            f"disk_gb: {config.disk_gb} is less than the {size} GB of {newest.name}\n"
-            f"  next: pulumi config set disk_gb {size}"
+            f"disk_gb: {config.disk_gb} is less than the {size} GB of {newest.name}",
+            set_("disk_gb", size),
         )
     pulumi.log.info(f"image {newest.name}; hosts that exist keep theirs")
 
 
-def _others(project: str, family: str, google: Google | None) -> str:
+def _others(project: str, family: str, google: Google | None) -> tuple[Part, ...]:
     """The command for a family that Google has retired: it takes one that exists."""
     ask = f"gcloud compute images list --project {project} --format 'value(family)'"
     try:
@@ -97,12 +96,10 @@ def _others(project: str, family: str, google: Google | None) -> str:
     images = [one for page in pages for one in page.get("items", ())]
     named = [one.get("family", "") for one in images if "deprecated" not in one]
     if not (others := alike(family, named)):
-        return (
-            f"{ask}   # then: pulumi config set image projects/{project}/global/images/family/..."
-        )
+        return ask, "  # then:", set_("image", f"projects/{project}/global/images/family/...")
     paths = [f"projects/{project}/global/images/family/{one}" for one in others[:SHOWN]]
-    also = f"   # or {', '.join(others[1:SHOWN])}" if others[1:] else ""
-    return f"pulumi config set image {paths[0]}{also}"
+    also = [f"  # or {', '.join(others[1:SHOWN])}"] if others[1:] else []
+    return set_("image", paths[0]), *also
 
 
 def alike(family: str, families: Iterable[str]) -> list[str]:

@@ -10,6 +10,7 @@ from pulumi_gcp import compute
 from ..component.logical_names import named
 from ..component.parts import Part, keeping, unique
 from ..config.settings import ClusterConfig
+from ..next_command import rm
 from ..rules.validators import ConfigError
 from . import firewall
 from .zone import Location
@@ -96,8 +97,9 @@ def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Exist
         found = compute.get_network(name=name, project=location.project, opts=opts)
     except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
-            f"network: {name} in {location.project} cannot be read: {error}\n"
-            "  next: pulumi config rm network   # the stack makes one"
+            f"network: {name} in {location.project} cannot be read: {error}",
+            rm("network"),
+            "  # the stack makes one",
         ) from None
     links = [
         link for link in found.subnetworks_self_links if f"/regions/{location.region}/" in link
@@ -105,7 +107,8 @@ def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Exist
     if len(links) != 1:
         names = ", ".join(link.rpartition("/")[2] for link in links) or "none"
         raise ConfigError(
-            f"network: {name} must have one subnet in {location.region}, and has {names}\n"
-            "  next: pulumi config rm network   # the stack makes one"
+            f"network: {name} must have one subnet in {location.region}, and has {names}",
+            rm("network"),
+            "  # the stack makes one",
         )
     return ExistingNetwork(found.self_link, links[0])

@@ -11,6 +11,7 @@ from pulumi_gcp import cloudquota
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
 
 from ..config.settings import ClusterConfig
+from ..next_command import UP, Part, rm, set_
 from ..quotas import QuotaNeed, QuotaState, comparison
 from ..rules.validators import ConfigError
 from .lookups import existing, preferences, usage
@@ -48,7 +49,11 @@ def check(
     complete = used is not None and used.exist >= config.count
     small = [comparison(n, s) for n, s in states.items() if _alone(s, complete).lacks(n)]
     if small:
-        raise ConfigError("\n".join([*small, _next(config)]))
+        request: list[Part] = [set_("quotas", "request"), "&&", UP]
+        if not config.contact_email:
+            request = [set_("contact_email", "YOU@EXAMPLE.COM"), "&&", *request]
+        console = f"  # or in the console: {CONSOLE}?project={config.project}"
+        raise ConfigError("\n".join(small), *request, console)
     return ()
 
 
@@ -92,7 +97,7 @@ def request(
         ConfigError: the stack has machines, which would be removed, or Google does not answer.
     """
     if google is None:
-        raise ConfigError(f"quotas: Google gave no token\n  next: {LOG_IN}")
+        raise ConfigError("quotas: Google gave no token", LOG_IN)
     try:
         _refuse_machines(existing.own(google, own_id), config)
         listed = [*preferences.every(google)]
@@ -100,9 +105,7 @@ def request(
             _request(need, preferences.current(need, listed), config, google)
     except LookupFailed as why:
         page = f"{CONSOLE}?project={config.project}"
-        raise ConfigError(
-            f"quotas: Google refused: {why}\n  next: in the console: {page}"
-        ) from None
+        raise ConfigError(f"quotas: Google refused: {why}", f"in the console: {page}") from None
     pulumi.log.info(
         "only the quotas are requested, no machines are created. Google's answer: "
         f"{CONSOLE}?project={config.project}"
@@ -126,8 +129,9 @@ def _refuse_machines(machines: Sequence[str], config: ClusterConfig) -> None:
     if machines:
         raise ConfigError(
             f"quotas: request makes no machines, and would remove those of this stack: "
-            f"{', '.join(machines)}\n  next: pulumi config rm quotas, and request it in the "
-            f"console: {CONSOLE}?project={config.project}"
+            f"{', '.join(machines)}",
+            rm("quotas"),
+            f"  # and request it in the console: {CONSOLE}?project={config.project}",
         )
 
 
@@ -143,8 +147,8 @@ def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:
     unknown = [comparison(need, state) for need, state in states.items() if state.limit is None]
     if unknown and len(unknown) == len(states):
         raise ConfigError(
-            "\n".join([*unknown, "a request without it could decrease the quota"])
-            + "\n  next: get the role roles/cloudquotas.admin"
+            "\n".join([*unknown, "a request without it could decrease the quota"]),
+            "get the role roles/cloudquotas.admin",
         )
     return small
 
@@ -165,11 +169,3 @@ def _read(need: QuotaNeed, config: ClusterConfig, opts: pulumi.InvokeOptions) ->
         pulumi.log.warn(f"quota {need.code} cannot be read: {error}")
         return None
     return amount_in(info.dimensions_infos or (), need.place)
-
-
-def _next(config: ClusterConfig) -> str:
-    email = "" if config.contact_email else "pulumi config set contact_email YOU@EXAMPLE.COM && "
-    return (
-        f"  next: {email}pulumi config set quotas request && pulumi up"
-        f"   # or in the console: {CONSOLE}?project={config.project}"
-    )

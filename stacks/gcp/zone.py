@@ -10,6 +10,7 @@ from pulumi_gcp import compute
 
 from ..config.settings import ClusterConfig
 from ..machine_types import gcp as machine_types
+from ..next_command import Part, rm, set_
 from ..rules.validators import ConfigError
 from .lookups import existing as existing_machines
 from .lookups import offers
@@ -59,8 +60,8 @@ def first_zone(
     wanted = config.zones or here
     if not wanted:
         raise ConfigError(
-            f"zones: not set, and our table has no zones of {config.region} with {_what(config)}\n"
-            f"  next: {_list_command(config)}"
+            f"zones: not set, and our table has no zones of {config.region} with {_what(config)}",
+            _list_command(config),
         )
     for zone in wanted:
         if (existing is None or zone in existing) and (offering is None or zone in here):
@@ -68,8 +69,8 @@ def first_zone(
     has = here if offering is not None else existing or ()
     raise ConfigError(
         f"zones: {' and '.join(wanted)} {'has' if len(wanted) == 1 else 'have'} no "
-        f"{_what(config)}; in {config.region} there are {', '.join(has)}\n"
-        "  next: pulumi config rm zones"
+        f"{_what(config)}; in {config.region} there are {', '.join(has)}",
+        rm("zones"),
     )
 
 
@@ -86,14 +87,14 @@ def _offering_here(
         regions = sorted({zone.rpartition("-")[0] for zone in offering})
         raise ConfigError(
             f"region: no zone of {region} has {_what(config)}; regions that have it: "
-            f"{', '.join(regions) or 'none for this project'}\n"
-            f"  next: {_other_region(regions, config)}"
+            f"{', '.join(regions) or 'none for this project'}",
+            _other_region(regions, config),
         )
     return here
 
 
-def _other_region(regions: Sequence[str], config: ClusterConfig) -> str:
-    return f"pulumi config set region {regions[0]}" if regions else _list_command(config)
+def _other_region(regions: Sequence[str], config: ClusterConfig) -> Part:
+    return set_("region", regions[0]) if regions else _list_command(config)
 
 
 def _what(config: ClusterConfig) -> str:

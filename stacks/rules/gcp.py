@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator
 
 from railhead.documents.clouds import COMMON_FACTS
 
 from ..machine_types.gcp import GPU_LIMITS, N1, NAMES, WITH_GPUS, WITHOUT_GPUS
+from ..next_command import rm, set_
 from ..timer.deadline import IDLE_MINUTES
 from . import rules
 from .rules import OWN_ADDRESS, Values, not_one_of
+from .validators import ConfigError
 
 IMAGES = ("dlvm-cu129-ubuntu-2204", "dlvm-cu129-ubuntu-2404", "ubuntu-2204", "ubuntu-2404")
 UBUNTU = IMAGES[2]
 USER = COMMON_FACTS["gcp"].ssh_user
+OS_LOGIN_USER = (
+    "\"$(gcloud compute os-login describe-profile --format='value(posixAccounts[0].username)')\""
+)
 # Accounts of the system in Ubuntu's images, which cannot log in.
 SYSTEM_USERS = (
     "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy",
@@ -24,96 +30,84 @@ _REGION = re.compile(r"[a-z]+-[a-z]+\d+")
 _IMAGE_PATH = re.compile(r"projects/[^/]+/global/images/(family/)?[^/]+")
 
 
-def _machine_type(values: Values) -> list[str]:
+def _machine_type(values: Values) -> Iterator[ConfigError]:
     return not_one_of("machine_type", values["machine_type"], NAMES)
 
 
-def _gpu_type(values: Values) -> list[str]:
+def _gpu_type(values: Values) -> Iterator[ConfigError]:
     """The types that are attached to n1 machines; `_gpus` refuses all with other machines."""
     gpu, machine = values["gpu_type"], values["machine_type"]
     if not gpu or machine not in N1:
-        return []
+        return
     own = [name for name, (_, other, *_) in WITH_GPUS.items() if other == gpu]
     if not own:
-        return not_one_of("gpu_type", gpu, GPU_LIMITS)
-    return [
-        f"gpu_type: {gpu} is not attached to n1 machines; it is part of {', '.join(own)}\n"
-        f"  next: pulumi config set machine_type {own[0]} && pulumi config rm gpu_type"
-    ]
+        yield from not_one_of("gpu_type", gpu, GPU_LIMITS)
+        return
+    why = f"{gpu} is not attached to n1 machines; it is part of {', '.join(own)}"
+    yield ConfigError(f"gpu_type: {why}", set_("machine_type", own[0]), "&&", rm("gpu_type"))
 
 
-def _region(values: Values) -> list[str]:
+def _region(values: Values) -> Iterator[ConfigError]:
     """The form alone. Whether there is such a region is looked up later."""
-    if _REGION.fullmatch(values["region"]):
-        return []
-    return [f"region: {values['region']!r} is not a region of gcp, as in us-central1"]
+    region = values["region"]
+    if not _REGION.fullmatch(region):
+        yield ConfigError(f"region: {region!r} is not a region of gcp, as in us-central1")
 
 
-def _ipv6(values: Values) -> list[str]:
-    return [
-        f"ssh_cidrs: {cidr} is IPv6; hosts on gcp have IPv4 addresses only\n  next: {OWN_ADDRESS}"
-        for cidr in values["ssh_cidrs"]
-        if ipaddress.ip_network(cidr).version == 6
-    ]
+def _ipv6(values: Values) -> Iterator[ConfigError]:
+    for cidr in values["ssh_cidrs"]:
+        if ipaddress.ip_network(cidr).version == 6:
+            why = "is IPv6; hosts on gcp have IPv4 addresses only"
+            yield ConfigError(f"ssh_cidrs: {cidr} {why}", OWN_ADDRESS)
 
 
-def _image(values: Values) -> list[str]:
+def _image(values: Values) -> Iterator[ConfigError]:
     image = values["image"]
     if image and image.startswith("projects/") and not _IMAGE_PATH.fullmatch(image):
-        return [
+        yield ConfigError(
             f"image: {image!r} is not a path such as projects/P/global/images/NAME or "
             "projects/P/global/images/family/NAME"
-        ]
+        )
+        return
     v100 = values["gpu_type"] == "nvidia-tesla-v100"
-    return rules.unsupported_image(values, IMAGES, id_prefix="projects/", v100=v100)
+    yield from rules.unsupported_image(values, IMAGES, id_prefix="projects/", v100=v100)
 
 
-def _gpus(values: Values) -> list[str]:
+def _gpus(values: Values) -> Iterator[ConfigError]:
     """GPUs go with n1 machines, and their number with the number of vCPUs."""
     gpu, count, machine = values["gpu_type"], values["gpu_count"], values["machine_type"]
     if machine not in N1:
-        return [
-            f"{key}: only for n1 machines; {machine} has "
-            f"{'no GPUs' if machine in WITHOUT_GPUS else 'its own'}\n  next: pulumi config rm {key}"
-            for key in ("gpu_type", "gpu_count")
-            if values[key] and machine in NAMES
-        ]
-    limits = GPU_LIMITS.get(gpu or "nvidia-tesla-t4", {})
-    count = count or 1
+        has = "no GPUs" if machine in WITHOUT_GPUS else "its own"
+        for key in ("gpu_type", "gpu_count"):
+            if values[key] and machine in NAMES:
+                yield ConfigError(f"{key}: only for n1 machines; {machine} has {has}", rm(key))
+        return
+    gpu, count = gpu or "nvidia-tesla-t4", count or 1
+    limits = GPU_LIMITS.get(gpu, {})
     if limits and count not in limits:
         choices = ", ".join(map(str, limits))
-        return [f"gpu_count: {count} {gpu or 'nvidia-tesla-t4'}: an n1 machine takes {choices}"]
-    if limits and N1[machine] > limits[count]:
-        return [
-            f"machine_type: {machine} has more than the {limits[count]} vCPUs that go with "
-            f"{count} {gpu or 'nvidia-tesla-t4'}"
-        ]
-    return []
+        yield ConfigError(f"gpu_count: {count} {gpu}: an n1 machine takes {choices}")
+    elif limits and N1[machine] > limits[count]:
+        most = f"the {limits[count]} vCPUs that go with {count} {gpu}"
+        yield ConfigError(f"machine_type: {machine} has more than {most}")
 
 
-def _contact(values: Values) -> list[str]:
-    if values["quotas"] != "request" or values["contact_email"]:
-        return []
-    return ["contact_email: not set, and Google requires one for a quota request"]
+def _contact(values: Values) -> Iterator[ConfigError]:
+    if values["quotas"] == "request" and not values["contact_email"]:
+        yield ConfigError("contact_email: not set, and Google requires one for a quota request")
 
 
-def _user(values: Values) -> list[str]:
+def _user(values: Values) -> Iterator[ConfigError]:
     user = values["ssh_user"]
     if user in SYSTEM_USERS:
-        return [
-            f"ssh_user: {user!r} cannot log in to Google's images; the hosts use sudo\n"
-            "  next: pulumi config rm ssh_user"
-        ]
-    if values["oslogin"] and user == USER:
-        return [
-            f"ssh_user: OS Login gives every account its own user name, and {user!r} is none\n"
-            '  next: pulumi config set ssh_user "$(gcloud compute os-login describe-profile '
-            "--format='value(posixAccounts[0].username)')\""
-        ]
-    return []
+        why = f"{user!r} cannot log in to Google's images; the hosts use sudo"
+        yield ConfigError(f"ssh_user: {why}", rm("ssh_user"))
+    elif values["oslogin"] and user == USER:
+        why = f"OS Login gives every account its own user name, and {user!r} is none"
+        yield ConfigError(f"ssh_user: {why}", set_("ssh_user", OS_LOGIN_USER))
 
 
-def _data(values: Values) -> list[str]:
+def _data(values: Values) -> Iterator[ConfigError]:
     return rules.data_elsewhere(values, "gs")
 
 

@@ -1,7 +1,7 @@
 """Rules for config values that are each valid but contradict each other. Pure.
 
 These hold for every cloud; a cloud's own rules are in aws.py and gcp.py. A rule takes
-the values of a config and returns one message per contradiction. It reads only values that it
+the values of a config and yields an error per contradiction. It reads only values that it
 needs: where one of them is wrong by itself, the rule is left out.
 """
 
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from railhead.documents import rule
 from railhead.installation import PROGRAM
 
+from ..next_command import rm, set_
 from .validators import ConfigError, fitting, refused_word
 
 Values = Mapping[str, Any]
-Rule = Callable[[Values], list[str]]
+Rule = Callable[[Values], Iterable[ConfigError]]
 WIDEST = {4: 16, 6: 48}  # the shortest prefix per IP version that `ssh_cidrs` may have
-OWN_ADDRESS = 'pulumi config set ssh_cidrs "$(curl -4 -s https://checkip.amazonaws.com)/32"'
+OWN_ADDRESS = set_("ssh_cidrs", '"$(curl -4 -s https://checkip.amazonaws.com)/32"')
 # Nobody connects to a public address from these: private, shared, loopback, link-local, benchmark,
 # multicast and reserved networks. The networks of documentation are not among them.
 UNREACHABLE = tuple(
@@ -50,66 +51,64 @@ class Unread(Exception):
     """A rule needs a value that is wrong by itself."""
 
 
-def contradictions(rules: Iterable[Rule], values: Valid) -> list[str]:
+def contradictions(rules: Iterable[Rule], values: Valid) -> list[ConfigError]:
     """What the rules say of the values; without those that need a wrong value."""
     found = []
     for each in rules:
         try:
-            found += each(values)
+            found += [*each(values)]
         except Unread:
             continue
     return found
 
 
-def wide_networks(values: Values) -> list[str]:
+def wide_networks(values: Values) -> Iterator[ConfigError]:
     """Networks of `ssh_cidrs` that are too wide, unless `allow_wide_cidr` is set."""
-    if values["allow_wide_cidr"]:
-        return []
-    networks = [ipaddress.ip_network(text) for text in values["ssh_cidrs"]]
-    return [
-        f"ssh_cidrs: {network} is wider than /{WIDEST[network.version]}: name your own address "
-        "with /32 (IPv6: /128), or set allow_wide_cidr to true"
-        f"\n  next: {OWN_ADDRESS}"
-        for network in networks
-        if network.prefixlen < WIDEST[network.version]
-    ]
-
-
-def unreachable_networks(values: Values) -> list[str]:
-    """Networks of `ssh_cidrs` that cannot connect: hosts have public addresses."""
-    found = []
-    for text in values["ssh_cidrs"]:
-        network = ipaddress.ip_network(text)
-        if any(_inside(network, other) for other in UNREACHABLE):
-            found.append(
-                f"ssh_cidrs: {text} is private, multicast or reserved; hosts have public addresses "
-                f"and see your public address, not that of your own network\n  next: {OWN_ADDRESS}"
+    for network in map(ipaddress.ip_network, values["ssh_cidrs"]):
+        widest = WIDEST[network.version]
+        if network.prefixlen < widest and not values["allow_wide_cidr"]:
+            yield ConfigError(
+                f"ssh_cidrs: {network} is wider than /{widest}: name your own address with /32"
+                " (IPv6: /128), or set allow_wide_cidr to true",
+                OWN_ADDRESS,
             )
-    return found
+
+
+def unreachable_networks(values: Values) -> Iterator[ConfigError]:
+    """Networks of `ssh_cidrs` that cannot connect: hosts have public addresses."""
+    for network in map(ipaddress.ip_network, values["ssh_cidrs"]):
+        if any(_inside(network, other) for other in UNREACHABLE):
+            yield ConfigError(
+                f"ssh_cidrs: {network} is private, multicast or reserved; hosts have public"
+                " addresses and see your public address, not that of your own network",
+                OWN_ADDRESS,
+            )
 
 
 def _inside(network: Any, other: Any) -> bool:
     return network.version == other.version and bool(network.subnet_of(other))
 
 
-def zones_outside_region(values: Values) -> list[str]:
+def zones_outside_region(values: Values) -> Iterator[ConfigError]:
     """Zones that are not in the region."""
     region: str = values["region"]
     zones: tuple[str, ...] = values["zones"] or ()
     elsewhere = [zone for zone in zones if _region_of(zone) != region]
     if not elsewhere:
-        return []
+        return
     here = [zone for zone in zones if zone not in elsewhere] or [
         zone for zone in zones if _region_of(zone) == _region_of(zones[0])
     ]
-    commands = [f"pulumi config set zones {','.join(here)}"] if len(here) < len(zones) else []
+    commands = [set_("zones", ",".join(here))] if len(here) < len(zones) else []
     if _region_of(here[0]) != region:
-        commands.append(f"pulumi config set region {_region_of(here[0])}")
+        commands.append(set_("region", _region_of(here[0])))
     are = "is" if len(elsewhere) == 1 else "are"
-    return [
-        f"zones: {', '.join(elsewhere)} {are} not in the region {region}; all zones must be in it\n"
-        f"  next: {' && '.join(commands)}   # or: pulumi config rm zones"
-    ]
+    yield ConfigError(
+        f"zones: {', '.join(elsewhere)} {are} not in the region {region}; all zones must be in it",
+        *[part for command in commands for part in ("&&", command)][1:],
+        "  # or:",
+        rm("zones"),
+    )
 
 
 def _region_of(zone: str) -> str:
@@ -118,55 +117,58 @@ def _region_of(zone: str) -> str:
     return found[0] if found else zone
 
 
-def name_of_no_bucket(values: Values) -> list[str]:
+def name_of_no_bucket(values: Values) -> Iterator[ConfigError]:
     """A name for a bucket that is not created."""
-    if values["bucket"] or not values["bucket_name"]:
-        return []
-    return [
-        f"bucket_name: {values['bucket_name']!r} names a bucket, and bucket is false\n"
-        "  next: pulumi config rm bucket_name   # or: pulumi config set bucket true"
-    ]
+    if values["bucket_name"] and not values["bucket"]:
+        yield ConfigError(
+            f"bucket_name: {values['bucket_name']!r} names a bucket, and bucket is false",
+            rm("bucket_name"),
+            "  # or:",
+            set_("bucket", "true"),
+        )
 
 
-def google_in_the_bucket(values: Values) -> list[str]:
+def google_in_the_bucket(values: Values) -> Iterator[ConfigError]:
     """A cluster whose name is a part of its bucket's, where Google refuses it."""
     word = refused_word(values["name"])
-    if not word or not values["bucket"] or values["bucket_name"]:
-        return []
-    return [
-        f"name: the bucket railhead-{values['name']} would contain {word!r}, which Google refuses\n"
-        "  next: pulumi config set bucket_name ...   # or: pulumi config set name ..."
-    ]
+    if word and values["bucket"] and not values["bucket_name"]:
+        yield ConfigError(
+            f"name: the bucket railhead-{values['name']} would contain {word!r}, which Google"
+            " refuses",
+            set_("bucket_name", "..."),
+            "  # or:",
+            set_("name", "..."),
+        )
 
 
 def unsupported_image(
     values: Values, names: tuple[str, ...], *, id_prefix: str, v100: bool
-) -> list[str]:
+) -> Iterator[ConfigError]:
     """An image that is none of `names` and no id of the cloud, or has no driver for V100.
 
     The drivers of the clouds' deep learning images (`dl...`) no longer support V100.
     """
     image = values["image"]
     if image is None or image.startswith(id_prefix):
-        return []
+        return
     if image.startswith("dl") and v100:
         choices = ", ".join(name for name in names if not name.startswith("dl"))
-        return [
-            f"image: the driver of {image} does not support V100; one of {choices}\n"
-            "  next: pulumi config rm image"
-        ]
-    return not_one_of("image", image, names)
+        why = f"the driver of {image} does not support V100; one of {choices}"
+        yield ConfigError(f"image: {why}", rm("image"))
+    else:
+        yield from not_one_of("image", image, names)
 
 
-def data_elsewhere(values: Values, scheme: str) -> list[str]:
+def data_elsewhere(values: Values, scheme: str) -> Iterator[ConfigError]:
     """Data in the buckets of another cloud, where the rights of these hosts do not count."""
-    return [
-        f"data_buckets: {one} is in another cloud; the role of these hosts reads {scheme}:// only. "
-        f"For another cloud send credentials with the run: {PROGRAM} train --secret\n"
-        "  next: pulumi config rm data_buckets"
-        for one in values["data_buckets"] or ()
-        if one.scheme != scheme
-    ]
+    for one in values["data_buckets"] or ():
+        if one.scheme != scheme:
+            yield ConfigError(
+                f"data_buckets: {one} is in another cloud; the role of these hosts reads"
+                f" {scheme}:// only. For another cloud send credentials with the run: {PROGRAM}"
+                " train --secret",
+                rm("data_buckets"),
+            )
 
 
 def key_type(values: Values) -> str:
@@ -175,10 +177,9 @@ def key_type(values: Values) -> str:
     return path.read_text().split()[0]
 
 
-def not_one_of(key: str, text: str, choices: Iterable[str]) -> list[str]:
-    """The message of a text that is none of the choices."""
+def not_one_of(key: str, text: str, choices: Iterable[str]) -> Iterator[ConfigError]:
+    """A text that is none of the choices."""
     try:
         fitting(key, text, rule.Rule(choices=tuple(choices)))
     except ConfigError as error:
-        return [str(error)]
-    return []
+        yield error

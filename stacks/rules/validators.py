@@ -10,11 +10,14 @@ from __future__ import annotations
 import base64
 import ipaddress
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.names import owner_name
 from railhead.documents.rule import Rule, Unfit
+
+from ..next_command import Part, set_, typed
 
 REGION = Rule(
     pattern=r"[a-z]{2,}-[a-z]+(-\d+|\d+)|us-gov-[a-z]+-\d", words="a region, as in us-east-1"
@@ -35,7 +38,19 @@ LARGEST_KEY = 100_000  # characters
 
 
 class ConfigError(Exception):
-    """A setting breaks a rule; the message has the rule, the value and the choices."""
+    """A setting breaks a rule. `text` begins with its key and has the rule, the value and the
+    choices; `next` mends it. The error of a whole config has several `problems`."""
+
+    def __init__(self, text: str = "", *next_: Part, problems: Sequence[ConfigError] = ()) -> None:
+        self.text, self.next, self.problems = text, next_, problems or (self,)
+
+    def shown(self, stack: str = "") -> list[str]:
+        """A message for each problem, with its next command as the last line."""
+        nexts = [f"\n  next: {typed(one.next, stack)}" if one.next else "" for one in self.problems]
+        return [one.text + line for one, line in zip(self.problems, nexts, strict=True)]
+
+    def __str__(self) -> str:
+        return "\n".join(self.shown())
 
 
 def fitting(key: str, text: str, rule: Rule) -> Any:
@@ -43,8 +58,7 @@ def fitting(key: str, text: str, rule: Rule) -> Any:
     try:
         return rule.parsed(text)
     except Unfit as wrong:
-        next_ = f"\n  next: pulumi config set {key} {wrong.near}" if wrong.near else ""
-        raise ConfigError(wrong.of(key) + next_) from None
+        raise ConfigError(wrong.of(key), *([set_(key, wrong.near)] if wrong.near else [])) from None
 
 
 def name(key: str, text: str) -> str:
@@ -55,8 +69,8 @@ def name(key: str, text: str) -> str:
     near = re.sub(r"^[^a-z]+", "", near)[:30].strip("-") or "gpu"
     raise ConfigError(
         f"{key}: {text!r} is not a cluster's name: up to 30 lowercase letters, digits and '-', "
-        "starting with a letter. Where it is not set, it is the name of the stack\n"
-        f"  next: pulumi config set {key} {near}"
+        "starting with a letter. Where it is not set, it is the name of the stack",
+        set_(key, near),
     )
 
 
@@ -124,8 +138,9 @@ def _network(key: str, text: str) -> str:
         raise ConfigError(message) from None
     address = text.partition("/")[0]
     raise ConfigError(
-        f"{message}\n  next: pulumi config set {key} {address}/{wider.max_prefixlen}   "
-        f"# one address; the whole network is {wider}"
+        message,
+        set_(key, f"{address}/{wider.max_prefixlen}"),
+        f"  # one address; the whole network is {wider}",
     )
 
 
@@ -148,23 +163,24 @@ def public_key_file(key: str, text: str) -> Path:
         content = small_text(path)
     except (OSError, UnicodeDecodeError, RuntimeError, ValueError) as error:
         raise ConfigError(
-            f"{key}: {text} cannot be read: {error}\n  next: ssh-keygen -t ed25519   "
-            "# makes ~/.ssh/id_ed25519.pub"
+            f"{key}: {text} cannot be read: {error}",
+            "ssh-keygen -t ed25519   # makes ~/.ssh/id_ed25519.pub",
         ) from None
     if "PRIVATE KEY" in content:
         raise ConfigError(
-            f"{key}: {path} is a private key, which must stay on this machine; name its .pub file\n"
-            f"  next: pulumi config set {key} {text}.pub"
+            f"{key}: {path} is a private key, which must stay on this machine; name its .pub file",
+            set_(key, f"{text}.pub"),
         )
     if why := public_key_error(content):
         raise ConfigError(
-            f"{key}: {path} is not one public ssh key: {why}\n"
-            "  next: ssh-keygen -y -f PRIVATE_KEY > PUBLIC_KEY   # writes it again"
+            f"{key}: {path} is not one public ssh key: {why}",
+            "ssh-keygen -y -f PRIVATE_KEY > PUBLIC_KEY   # writes it again",
         )
     if 0 < (bits := rsa_bits(content)) < RSA_BITS:
         raise ConfigError(
-            f"{key}: {path} is an RSA key of {bits} bits; at least {RSA_BITS} are needed\n"
-            f"  next: ssh-keygen -t ed25519 && pulumi config set {key} ~/.ssh/id_ed25519.pub"
+            f"{key}: {path} is an RSA key of {bits} bits; at least {RSA_BITS} are needed",
+            "ssh-keygen -t ed25519 &&",
+            set_(key, "~/.ssh/id_ed25519.pub"),
         )
     return path
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from stacks.config import settings
+from stacks.next_command import Pulumi, rm
 from stacks.rules.validators import ConfigError
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBTkB+CnT0vqWgcl2EcN2m8yWFOXPHwWBQz5x0YMTLj4 ann@desk"
@@ -42,27 +43,27 @@ def key(tmp_path: Path) -> Path:
     return path
 
 
-def refusals(values: dict[str, str]) -> list[str]:
-    """The messages of a config; none where it is accepted."""
+def refusals(values: dict[str, str]) -> Sequence[ConfigError]:
+    """The problems of a config; none where it is accepted."""
     try:
         settings.read(values, stack="dev")
     except ConfigError as error:
-        return re.split(r"\n(?! )", str(error))
-    return []
+        return error.problems
+    return ()
 
 
-def commands(message: str) -> list[str]:
-    """The commands that a message names, without comments."""
-    line = message.partition("\n  next: ")[2].partition("   #")[0]
-    return [part.removeprefix("pulumi config ") for part in line.split(" && ")]
+def commands(problem: ConfigError) -> list[Pulumi]:
+    """The commands that mend it, before a comment."""
+    parts = takewhile(lambda part: "#" not in str(part), problem.next)
+    return [part for part in parts if isinstance(part, Pulumi)]
 
 
-def type_command(values: dict[str, str], command: str) -> None:
-    verb, key, *text = command.split(maxsplit=2)
-    if verb == "rm":
+def type_command(values: dict[str, str], command: Pulumi) -> None:
+    key, _, text = command.arguments.partition(" ")
+    if command.command == "config rm":
         values.pop(key, None)
     else:
-        values[key] = text[0].replace(OWN_ADDRESS, "203.0.113.9/32")
+        values[key] = text.replace(OWN_ADDRESS, "203.0.113.9/32")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_refused_config_is_accepted_after_the_named_commands(
     key: Path,
     cloud: str,
     changes: dict[str, str],
-    choose: Callable[[list[str]], list[str]],
+    choose: Callable[[Sequence[ConfigError]], Sequence[ConfigError]],
 ) -> None:
     """Of all messages, of the first alone, or of the last alone; none is repeated for ever."""
     values = {**REQUIRED[cloud], "public_key_file": str(key), **changes}
@@ -89,7 +90,7 @@ def test_a_refused_config_is_accepted_after_the_named_commands(
 def test_no_message_about_gpus_contradicts_another(key: Path) -> None:
     values = {**REQUIRED["gcp"], "public_key_file": str(key)}
     messages = refusals({**values, "machine_type": "g2-standard-4", "gpu_type": "nvidia-l4"})
-    assert [commands(message) for message in messages] == [["rm gpu_type"]]
+    assert [commands(message) for message in messages] == [[rm("gpu_type")]]
 
 
 def test_as_many_networks_as_ec2_takes_beside_the_rule_among_hosts(key: Path) -> None:
@@ -97,10 +98,9 @@ def test_as_many_networks_as_ec2_takes_beside_the_rule_among_hosts(key: Path) ->
     four = [f"203.0.113.{n}/32" for n in range(59)]
     six = [f"2001:db8::{n}/128" for n in range(59)]
     assert not refusals({**values, "ssh_cidrs": ",".join(four + six)})
-    assert (
-        "60 IPv4 networks" in refusals({**values, "ssh_cidrs": ",".join([*four, "1.1.1.1/32"])})[0]
-    )
-    assert "60 IPv6" in refusals({**values, "ssh_cidrs": ",".join([*four, *six, "2001::1/128"])})[0]
+    for more, says in (("1.1.1.1/32", "60 IPv4 networks"), ("2001::1/128", "60 IPv6")):
+        (problem,) = refusals({**values, "ssh_cidrs": ",".join([*four, *six, more])})
+        assert says in problem.text
 
 
 @pytest.mark.parametrize(("bits", "accepted"), [(1024, False), (2048, True)])
@@ -108,7 +108,7 @@ def test_a_short_rsa_key_is_refused_with_its_length(key: Path, bits: int, accept
     public = rsa.generate_private_key(public_exponent=65537, key_size=bits).public_key()
     form = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     key.write_bytes(public.public_bytes(*form))
-    messages = refusals({**REQUIRED["aws"], "public_key_file": str(key)})
-    assert bool(messages) != accepted
-    if messages:
-        assert f"{bits} bits" in messages[0] and "ssh-keygen -t ed25519" in messages[0]
+    problems = refusals({**REQUIRED["aws"], "public_key_file": str(key)})
+    assert bool(problems) != accepted
+    for problem in problems:
+        assert f"{bits} bits" in problem.text and "ssh-keygen -t ed25519" in str(problem)

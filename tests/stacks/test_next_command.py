@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.next_command import naming
+from stacks.next_command import UP, Part, rm, set_, typed
+from stacks.rules.validators import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("command", "complete"),
+    ("parts", "selected", "named"),
     [
-        ("pulumi config set count 2", "pulumi config set --stack 'my dev' count 2"),
+        ((set_("n", 2),), "pulumi config set n 2", "pulumi config set --stack 'my dev' n 2"),
         (
-            "pulumi config rm quotas && pulumi up   # or: pulumi config set bucket true",
-            "pulumi config rm --stack 'my dev' quotas && pulumi up --stack 'my dev'"
-            "   # or: pulumi config set --stack 'my dev' bucket true",
+            (rm("n"), "&&", UP, "  # or gcloud x"),
+            "pulumi config rm n && pulumi up   # or gcloud x",
+            "pulumi config rm --stack 'my dev' n && pulumi up --stack 'my dev'   # or gcloud x",
         ),
-        ("pulumi config set --stack other zones a", "pulumi config set --stack other zones a"),
-        ("pulumi stack init other && gcloud x", "pulumi stack init other && gcloud x"),
     ],
 )
-def test_the_stack_is_named_once_in_each_command_of_pulumi(command: str, complete: str) -> None:
-    message = "count: wrong since pulumi up\n  next: "
-    assert naming(message + command, "my dev") == message + complete
-    assert naming("count: wrong since pulumi up", "dev") == "count: wrong since pulumi up"
+def test_the_stack_is_named_in_each_command_of_pulumi(
+    parts: tuple[Part, ...], selected: str, named: str
+) -> None:
+    assert (typed(parts), typed(parts, "my dev")) == (selected, named)
+
+
+def test_each_problem_is_shown_with_its_own_command() -> None:
+    problems = ConfigError("a: since pulumi up", rm("a")), ConfigError("b: wrong")
+    shown = ["a: since pulumi up\n  next: pulumi config rm --stack dev a", "b: wrong"]
+    assert ConfigError(problems=problems).shown("dev") == shown

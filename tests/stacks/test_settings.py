@@ -15,6 +15,7 @@ from stacks.config import settings
 from stacks.config.schema import KEYS
 from stacks.machine_types.aws import TYPES
 from stacks.machine_types.types import MachineType
+from stacks.next_command import Pulumi, rm
 from stacks.rules.validators import ConfigError
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB5pCFjpzH4qO6hFAT8JjnLtVmWjmyXzV9oE0iCk3WpX ann"
@@ -353,8 +354,9 @@ def test_a_project_that_the_stack_has_anyway_is_no_mistake_and_another_one_is(ke
 
 
 def test_a_message_about_no_key_gets_no_command() -> None:
-    assert settings.with_command("pulumi: it failed") == "pulumi: it failed"
-    assert settings.with_command("count: wrong").startswith("count: wrong\n  next: pulumi config")
+    (other,) = settings.mended(ConfigError("pulumi: it failed"))
+    (count,) = settings.mended(ConfigError("count: wrong"))
+    assert other.next == () and count.next == (rm("count"), "  # the default: 2")
 
 
 # For every key a value that is wrong by itself, or with the others.
@@ -370,17 +372,6 @@ WRONG = {
 }  # fmt: skip
 
 
-def messages(lines: list[str]) -> list[list[str]]:
-    """Each message with the lines that belong to it."""
-    found: list[list[str]] = []
-    for line in lines:
-        if line.startswith(" "):
-            found[-1].append(line)
-        else:
-            found.append([line])
-    return found
-
-
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "local"])
 def test_every_message_of_a_setting_ends_with_the_command_that_mends_it(
     keys: Path, cloud: str
@@ -389,41 +380,41 @@ def test_every_message_of_a_setting_ends_with_the_command_that_mends_it(
     mine = [key for key in KEYS if cloud in key.clouds]
     for key in mine:
         for text in (WRONG[key.name], *([None] if key.required else [])):
-            for message in messages(refused(config_of(keys, cloud, **{key.name: text}))):
-                assert len(message) == 2 and message[1].startswith("  next: "), message
+            with pytest.raises(ConfigError) as refusal:
+                settings.read(config_of(keys, cloud, **{key.name: text}), stack="dev")
+            assert all(one.next for one in refusal.value.problems)
 
 
 def test_every_message_of_the_stacks_has_a_command_or_the_key_that_gets_one() -> None:
     """Of those too that need a cloud: a message without a command begins with its key, and
-    `with_command` adds the key's own."""
-    found = [text for path in sorted(STACKS.rglob("*.py")) for text in refusals(path)]
+    `mended` adds the key's own."""
+    found = [args for path in sorted(STACKS.rglob("*.py")) for args in refusals(path)]
     assert len(found) > 40
     names = "|".join(key.name for key in KEYS)
-    bare = [text for text in found if "\n  next: " not in text]
-    assert not [text for text in bare if not re.match(rf"({names}|\{{\}}): ", text)]
+    bare = [text for text, *more in found if not more]
+    assert not [text for text in bare if not re.match(rf"f?['\"]({names}|\{{key\}}): ", text)]
     for key in KEYS:
-        line, command = settings.with_command(f"{key.name}: wrong", key.clouds[0]).splitlines()
-        assert command == f"  next: {key.command(key.clouds[0])}"
+        (mended,) = settings.mended(ConfigError(f"{key.name}: wrong"), key.clouds[0])
+        assert mended.next == key.command(key.clouds[0])
 
 
-def refusals(path: Path) -> Iterator[str]:
-    """The texts of a module that ConfigError gets, with {} for what is put in."""
+def refusals(path: Path) -> Iterator[list[str]]:
+    """The arguments of ConfigError in a module whose text is written there."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ConfigError":
-            (text,) = node.args
-            if isinstance(text, ast.Constant | ast.JoinedStr):
-                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
-                yield "".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in parts)
+        match node:
+            case ast.Call(ast.Name("ConfigError"), [ast.Constant() | ast.JoinedStr(), *_]):
+                yield [ast.unparse(one) for one in node.args]
 
 
 def test_the_command_of_every_key_sets_a_value_that_its_reader_takes(keys: Path) -> None:
     for key in KEYS:
         for cloud in key.clouds:
-            command = key.command(cloud)
-            verb, name, *rest = command.removeprefix("pulumi config ").split("   #")[0].split()
-            assert verb in ("set", "rm") and name == key.name
-            if verb == "set":
-                assert key.read(rest[0]) is not None
+            command = key.command(cloud)[0]
+            assert isinstance(command, Pulumi)
+            name, _, text = command.arguments.partition(" ")
+            assert name == key.name and (command.command == "config rm") == (not text)
+            if text:
+                assert key.read(text) is not None
 
 
 def test_a_wide_network_can_be_allowed(keys: Path) -> None:

@@ -37,9 +37,9 @@ def caller(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Caller:
         found = aws.get_caller_identity(opts=opts)
     except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
-            f"region: AWS does not answer in {config.region}: {error}\n"
-            "  next: aws sts get-caller-identity && aws ec2 describe-regions --all-regions "
-            "--query Regions[].[RegionName,OptInStatus]   # your identity, and your regions"
+            f"region: AWS does not answer in {config.region}: {error}",
+            "aws sts get-caller-identity && aws ec2 describe-regions --all-regions "
+            "--query Regions[].[RegionName,OptInStatus]   # your identity, and your regions",
         ) from None
     return Caller(found.account_id, found.arn)
 
@@ -54,6 +54,6 @@ def lookup(permission: str, call: Callable[[], T]) -> T:
         return call()
     except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
-            f"AWS refused {permission}: {error}\n  next: aws sts get-caller-identity   "
-            f"# your identity; it needs the permission {permission}"
+            f"AWS refused {permission}: {error}",
+            f"aws sts get-caller-identity   # your identity; it needs the permission {permission}",
         ) from None

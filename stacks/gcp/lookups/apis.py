@@ -44,6 +44,6 @@ def check(config: ClusterConfig, google: Google | None) -> None:
     off = [name for name in names if states.get(name) != "ENABLED"]
     if off:
         raise ConfigError(
-            f"project: these APIs are not enabled in {config.project}: {', '.join(off)}\n"
-            f"  next: gcloud services enable {' '.join(off)} --project {config.project}"
+            f"project: these APIs are not enabled in {config.project}: {', '.join(off)}",
+            f"gcloud services enable {' '.join(off)} --project {config.project}",
         )

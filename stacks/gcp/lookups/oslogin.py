@@ -8,6 +8,7 @@ import pulumi
 from pulumi_gcp import organizations
 
 from ...config.settings import ClusterConfig
+from ...next_command import set_
 from ...rules.validators import ConfigError
 from .rest import Google, LookupFailed
 
@@ -37,7 +38,7 @@ def check(config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptio
         )
         return
     if missing:
-        raise ConfigError(_rights(config, email, missing))
+        raise _rights(config, email, missing)
     _check_profile(config, profile)
 
 
@@ -49,12 +50,12 @@ def _missing(config: ClusterConfig, google: Google) -> tuple[str, ...]:
     return tuple(one for one in needed if one not in found.get("permissions", ()))
 
 
-def _rights(config: ClusterConfig, email: str, missing: tuple[str, ...]) -> str:
+def _rights(config: ClusterConfig, email: str, missing: tuple[str, ...]) -> ConfigError:
     kind = "serviceAccount" if email.endswith(".gserviceaccount.com") else "user"
-    return (
-        f"oslogin: {email} cannot log in to the machines: no permission {' and '.join(missing)}\n"
-        f"  next: gcloud projects add-iam-policy-binding {config.project} "
-        f"--member={kind}:{email} --role={ROLES[missing[0]]}"
+    return ConfigError(
+        f"oslogin: {email} cannot log in to the machines: no permission {' and '.join(missing)}",
+        f"gcloud projects add-iam-policy-binding {config.project} "
+        f"--member={kind}:{email} --role={ROLES[missing[0]]}",
     )
 
 
@@ -65,11 +66,12 @@ def _check_profile(config: ClusterConfig, profile: dict[str, object]) -> None:
     if users and config.ssh_user not in users:
         raise ConfigError(
             f"ssh_user: {config.ssh_user!r} is not your OS Login user, which is "
-            f"{' or '.join(users)}\n  next: pulumi config set ssh_user {users[0]}"
+            f"{' or '.join(users)}",
+            set_("ssh_user", users[0]),
         )
     own = config.public_key.split()[:2]
     if not any(str(one.get("key", "")).split()[:2] == own for one in keys.values()):
         raise ConfigError(
-            "public_key_file: this key is not in your OS Login profile\n"
-            "  next: gcloud compute os-login ssh-keys add --key-file=PUBLIC_KEY_FILE"
+            "public_key_file: this key is not in your OS Login profile",
+            "gcloud compute os-login ssh-keys add --key-file=PUBLIC_KEY_FILE",
         )
