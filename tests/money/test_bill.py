@@ -70,6 +70,13 @@ def test_spot_that_was_taken_twice() -> None:
     assert str(bill(parts, after(hours=9)).total) == "0.62 USD"  # 0.6235
 
 
+def test_prices_hold_from_their_times_in_whatever_order_they_come() -> None:
+    """EC2 lists the newest first."""
+    steps = [Step(after(hours=2), price("0.3")), Step(after(hours=1), price("0.1"))]
+    parts = at_steps(machine("h", price("0.2"), T0, after(hours=4)), steps, after(hours=4))
+    assert usd(bill(parts, after(hours=4))) == ["0.20", "0.10", "0.60"]
+
+
 def test_stopped_overnight() -> None:
     """2 h, then 14 h stopped, then 3 h: 5 x 0.526, and the disk for 19 h. The address is there
     only while the machine runs."""

@@ -90,6 +90,15 @@ def test_a_stop_that_nobody_saw_is_known_where_the_cloud_keeps_it() -> None:
     ]
 
 
+def test_a_stop_of_an_earlier_start_does_not_end_a_later_one() -> None:
+    """The start at 5 has ended unseen, and the last stop that the cloud keeps is the one at 2."""
+    machine = after(
+        (1, state("running", 0)), (6, state("running", 5, 2)), (10, state("running", 9, 2))
+    )
+    assert times(machine) == [(0, 2), (5, 9), (9, None)]
+    assert [start.unsure for start in machine.starts] == [False, True, False]
+
+
 def test_a_stop_that_nobody_knows_makes_a_range() -> None:
     """It was seen after 1 hour, and the next start is at 5: the first hour is certain."""
     machine = after((1, state("running", 0)), (6, state("running", 5)))

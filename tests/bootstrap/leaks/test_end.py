@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
@@ -21,10 +21,12 @@ KINDS = ("machine", "schedule", "role")
 
 @dataclass
 class SlowArea:
-    """An area with a machine, its schedule and the schedule's role. A machine is gone `takes` lists
-    after its removal; `refused` are kinds that the cloud does not remove."""
+    """An area with a machine, its schedule and the schedule's role, or some of these `kinds`. A
+    machine is gone `takes` lists after its removal; `refused` are kinds that the cloud does not
+    remove."""
 
     takes: int = 3
+    kinds: tuple[str, ...] = KINDS
     refused: tuple[str, ...] = ()
     removed: list[str] = field(default_factory=list)
     early: list[str] = field(default_factory=list)  # removed while the machine existed
@@ -52,7 +54,7 @@ class SlowArea:
             )  # fmt: skip
         if self.left is not None:
             self.left -= 1
-        for kind in KINDS:
+        for kind in self.kinds:
             gone = kind in self.removed and (
                 kind != "machine" or self.left is not None and self.left <= 0
             )
@@ -81,10 +83,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(end, "EVERY", 0.0)
 
 
-def run(area: SlowArea, owner: str = "ann") -> tuple[list[str], list[str]]:
+def run(*areas: SlowArea, owner: str = "ann") -> tuple[list[str], list[str]]:
     """The ids that are gone, and the lines that were printed."""
     lines: list[str] = []
-    survey: Survey = again([Listing(area)])
+    survey: Survey = again([Listing(area) for area in areas])
     ended = Ending(Judge(Living(), owner), lines.append, with_bucket=False).end(survey)
     return ended, lines
 
@@ -136,3 +138,23 @@ def test_a_machine_keeps_its_role_while_its_area_is_not_listed() -> None:
     area = SlowArea(lists_fail=3)
     run(area)
     assert area.early == [] and area.removed == ["machine", "schedule", "role"]
+
+
+def test_what_stops_a_machine_in_another_area_stays() -> None:
+    """Nothing of that area is removed, so it is not listed again."""
+    there = SlowArea(kinds=("machine",), machines_owner="bob", name="there")
+    here = SlowArea(kinds=("schedule", "role"))
+    ended, _ = run(there, here)
+    assert ended == [] and here.removed == []
+
+
+def test_what_has_no_owner_is_that_of_its_id_if_the_id_has_one() -> None:
+    area = SlowArea()
+    owners = (["ann"], ["ann", "bob"], ["bob"])
+    role = Resource("role", "r", "a", "", "", lambda _: None, cluster_id="aa")
+    ended = []
+    for names in owners:
+        judge = Judge(Living(), "ann").knowing(replace(role, owner=name) for name in names)
+        [(leak, _)] = judge.leaks(area, [role])
+        ended.append(judge.may_end(leak))
+    assert ended == [True, False, False]
