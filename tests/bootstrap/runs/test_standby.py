@@ -34,7 +34,7 @@ from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.result import Result
 from railhead.documents.runs.run import RunData, RunHost, Stop
 from railhead.documents.runs.state import RunState
-from railhead.documents.runs.swept import OF_STANDBYS
+from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 from railhead.documents.runs.takeover import NO_LEASE
 
 STANDBY = "#!/bin/sh\necho {} >before.json\nexec sleep 60\n"  # in place of the Python that runs it
@@ -141,7 +141,10 @@ def test_a_new_run_ends_the_standby_of_an_earlier_one_and_says_so(
         assert takeover.standby_of(run) == "h2"
     takeover.start_standby(second, run)
     assert standbys() == 1
-    takeover.end_earlier_standbys(second)
+    marks = {OF_RUNS: "r1", "RAILHEAD_HOME": str(tmp_path)}
+    with subprocess.Popen(["sleep", "60"], env=marks) as started:  # after the facts were read
+        takeover.end_earlier_standbys(second)
+        assert started.wait(30)
     assert standbys() == 0 and not takeover.standby_of(run)
     assert "r1" in capsys.readouterr().out
 

@@ -13,6 +13,8 @@ from standins.runs.supervised_run import Run, needs_mpirun, with_script
 from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
+from bootstrap.host.output.rank_output import Secrets
+from bootstrap.host.stall.collect import Sample
 from bootstrap.host.stall.diagnosis import Diagnosis
 from railhead.documents.runs.stall import Place, Stall
 
@@ -112,6 +114,22 @@ def test_a_stall_is_shown_at_once_and_ends_the_run_if_it_lasts(
         seen.append((watch.stall is not None, watch.ends_run))
     shown, over = (True, False), (True, True)
     assert seen == [shown, (False, False), shown, shown, over]
+
+
+def test_no_secret_is_in_a_stall_and_in_its_stacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines of a program, the command of its child, and the stack."""
+    run = SupervisorHere(tmp_path / "r1", monkeypatch)
+    watch, run.output.secrets = run.supervisor.watch, Secrets(["hunter2"])
+    place = Place(1, "b", "call", text="login('hunter2')", detail="its child: curl -u hunter2")
+    stall = Stall("rank 1 is in login('hunter2')", 62.0, (1,), (place,))
+    stacks = ("", "login('hunter2')")
+    sample = Sample(1, 7, 1.0, "S", 0.0, 0.0, 0.0, 0, 0, stacks=stacks, child="curl -u hunter2")
+    watch.decide(Diagnosis(stall, 1), [sample], 60.0, 60.0)
+    assert "hunter2" not in str(watch.stall) and str(watch.stall).count("[secret]") == 3
+    assert "hunter2" not in run.log("stacks") and run.log("stacks").count("[secret]") == 3
+    assert b"hunter2" not in (run.folder / "results/metrics.jsonl").read_bytes()
 
 
 def test_a_long_step_is_shown_once_until_there_is_progress(
