@@ -19,6 +19,7 @@ from bootstrap.lifecycle.consent import (
     Held,
     confirm_by_name,
     not_all_here,
+    only_on_machines,
     refuse_removal,
     refuse_unfetched,
 )
@@ -108,3 +109,16 @@ def test_only_the_host_that_has_the_results_is_not_removed(
     answers = Answers({has_it: Held(("r1",))} if has_it else {})
     with pytest.raises(UsageError, match="results of r1") if is_refused else nullcontext():
         refuse_removal(inventory, answers, lambda: [f"i-{removed}"])
+
+
+def test_results_that_are_here_are_not_lost_though_their_machine_does_not_know(
+    tmp_path: Path,
+) -> None:
+    """As after a fetch from the bucket. Those of another computer's run are not here."""
+    inventory = parse_hosts("h1,h2")
+    hosts = tuple(RunHost(name, "10.0.0.1", None, 1) for name in inventory.names)
+    record_run(tmp_path / "r1", run_document(cluster=inventory.name, hosts=hosts, size=2))
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "r1/result.json").write_text("{}")
+    answers = Answers({"h1": Held(("r1", "r2"))})
+    assert only_on_machines(inventory, with_bucket=False, answers=answers) == ["r2"]

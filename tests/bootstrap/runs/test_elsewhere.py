@@ -1,0 +1,50 @@
+"""Runs that another computer started: without a name the newest one is meant."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from standins.runs.run_documents import run_document
+
+from bootstrap.clouds.aws.s3 import open_bucket
+from bootstrap.clouds.bucket import Bucket
+from bootstrap.runs import elsewhere
+from railhead.documents.codec import encode
+
+IDS = ("20261126-090000-abcd", "20261127-090000-0000", "20261126-235959-ffff")
+NEWEST = IDS[1]
+
+
+def test_of_the_runs_in_a_bucket_the_newest_one_is_found(s3: Any) -> None:
+    """Beside what is no run, and by its name any other one."""
+    for run_id in IDS:
+        document = replace(run_document(), run_id=run_id)
+        key = f"runs/{run_id}/run.json"
+        s3.put_object(Bucket="results-b", Key=key, Body=json.dumps(encode(document)))
+    s3.put_object(Bucket="results-b", Key="runs/notes/run.json", Body=b"{}")
+    bucket = Bucket(open_bucket("results-b", "us-east-1"))
+    for wanted, run_id in ((None, NEWEST), (IDS[0], IDS[0])):
+        found = elsewhere.in_bucket(bucket, wanted)
+        assert found and found.run_id == run_id
+        assert found.document and found.document.run_id == run_id
+
+
+class Host:
+    """A host with the folders of some runs."""
+
+    has_agent = False
+
+    def __init__(self, name: str, *run_ids: str) -> None:
+        self.host, self.run_ids = type("Named", (), {"name": name}), run_ids
+
+    def shell(self, command: str) -> tuple[list[str], int]:
+        return ([*self.run_ids], 0) if command == elsewhere.LIST else ([], 1)
+
+
+def test_of_the_runs_on_hosts_the_newest_one_is_found() -> None:
+    sessions: Any = {"h1": Host("h1", IDS[0], NEWEST), "h2": Host("h2", IDS[2])}
+    for wanted, run_id in ((None, NEWEST), (IDS[2], IDS[2])):
+        found = elsewhere.on_hosts(sessions, wanted)
+        assert found and found.run_id == run_id
