@@ -553,6 +553,21 @@ def test_a_run_moves_no_deadline_earlier(timers: Timers) -> None:
     assert set(timers.moved) == {ONE} and about(timers.moved[ONE], 13.5)
 
 
+def test_machines_run_for_the_shortest_of_their_deadlines() -> None:
+    long, short = GOLDEN.deadlines
+    short = replace(short, seconds=long.seconds / 2)
+    for both in ((long, short), (short, long)):
+        hours = deadlines.default_hours(replace(GOLDEN, deadlines=both))
+        assert hours == short.seconds / 3600
+
+
+def test_more_hours_come_after_the_latest_deadline_of_the_machines() -> None:
+    """Otherwise the deadline of one of them would move to an earlier time, unasked."""
+    cloud: Any = UnevenCloud(8, 24)
+    deadlines.extend(None, cloud, NewDeadline.read("+4"), lambda _: None)
+    assert about(cloud.each[ONE].at, 28) and about(cloud.each[TWO].at, 28)
+
+
 def test_a_run_warns_of_a_machine_without_a_timer(timers: Timers) -> None:
     (timers.homes[ONE] / "timer").unlink()
     printed = cover(timers, Cloud(8), None)

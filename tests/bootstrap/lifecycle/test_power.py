@@ -39,6 +39,7 @@ from bootstrap.lifecycle import (
     timer,
 )
 from bootstrap.lifecycle.deadlines import NewDeadline
+from bootstrap.ssh.session import ConnectionLost, Session
 from railhead.documents.cluster import DocumentDeadline
 from railhead.documents.options.hosts import TargetOptions
 from railhead.documents.runs.run_record import RunRecord
@@ -522,6 +523,24 @@ def test_results_that_another_computer_left_are_not_lost_with_the_machines(
     answers = held.ask(inventory)
     assert answers.unfetched == {NOBODY: ONE} and answers.not_contacted == {TWO: "stopped"}
     assert f"left there: {TWO}: stopped" in "\n".join(answers.describe())
+
+
+@pytest.mark.usefixtures("of_a_colleague")
+def test_a_machine_that_does_not_say_what_it_has_counts_as_not_contacted(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It accepts the login, and then it hangs."""
+    operator.has()
+    read = held._read
+
+    def hangs(session: Session) -> consent.Held:
+        if session.host.name == TWO:
+            raise ConnectionLost("no answer")
+        return read(session)
+
+    monkeypatch.setattr(held, "_read", hangs)
+    answers = held.ask(replace(operator.machines.inventory, bucket=None))
+    assert answers.unfetched == {NOBODY: ONE} and answers.not_contacted == {TWO: "no answer"}
 
 
 @pytest.mark.usefixtures("of_a_colleague")

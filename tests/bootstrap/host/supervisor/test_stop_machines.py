@@ -29,6 +29,7 @@ from bootstrap.host.run import held, machine_use
 from bootstrap.host.run.lease import HOLD
 from bootstrap.host.supervisor import stop_machines
 from bootstrap.ssh.session import START_AGENT
+from railhead.documents.codec import decode
 from railhead.documents.runs.run import AfterRun
 from railhead.documents.runs.takeover import Term
 
@@ -491,6 +492,22 @@ def test_a_chief_that_lost_the_lease_claims_it_again_while_the_bucket_is_away(
     assert len(orders(kept.requests)) == (3 if others == "ok" else 1)
     assert (output["results"] == "in s3://b/runs/r1") == (others == "ok")
     assert (home / "trained").exists() == (claims == CLAIMS % TRAINS)
+
+
+@pytest.mark.parametrize("order", ["a b c", "b c a"])
+def test_a_chief_that_lost_the_lease_stops_itself_by_its_own_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """The host that trains here again has written its run.json, in which it is the first one."""
+    names = order.split()
+    stop = {"argv": [["off", name] for name in names], "keep_minutes": 20}
+    run = run_json(hosts=[{"name": name} for name in names], stop=stop)
+    held.begin(str(tmp_path), Term(1, "a", "mark"), held.now())
+    monkeypatch.setattr(stop_machines, "RUN", str(tmp_path))
+    stopper = stop_machines.MachineStopper.__new__(stop_machines.MachineStopper)
+    vars(stopper).update(run=decode(AfterRun, run))
+    name, _, argv = stopper.own_stop()
+    assert (name, argv) == ("a", ("off", "a"))
 
 
 def agent() -> subprocess.Popen[bytes]:

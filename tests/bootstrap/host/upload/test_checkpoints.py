@@ -19,7 +19,7 @@ from standins.stores.buckets import ON_AWS
 
 from bootstrap.clouds.aws.s3 import open_bucket
 from bootstrap.clouds.bucket import Bucket
-from bootstrap.errors import RailheadError, UsageError
+from bootstrap.errors import HostsFailed, RailheadError, UsageError
 from bootstrap.host.agent import packing
 from bootstrap.host.run.checkpoint_files import object_of
 from bootstrap.host.upload import live_upload, upload
@@ -165,6 +165,41 @@ def test_no_space_is_found_before_the_copy(tmp_path: Path) -> None:
     done = copy(old, new, path=f"{tools}:/usr/bin:/bin")
     assert done.returncode == 1 and "disk full: the checkpoints have" in done.stdout
     assert not content(new)
+
+
+class Placed:
+    """A session with a host that has these files of a run."""
+
+    def __init__(self, name: str, *files: str) -> None:
+        self.host, self.files = Host(name, name), files
+
+    def sizes(self, *_: Any) -> tuple[tuple[str, int], ...]:
+        return tuple((file, 1) for file in self.files)
+
+
+def test_one_host_without_a_file_of_a_script_is_named(run: Run) -> None:
+    files = checkpoints.Checkpoints("here", (("a.h5", 1), ("b.h5", 1)))
+    source = restore.CheckpointSource(run, files, "here")
+    sessions: Any = {"h1": Placed("h1", "a.h5", "b.h5"), "h2": Placed("h2", "a.h5")}
+    with pytest.raises(HostsFailed) as caught:
+        restore._refuse_lost(sessions, run, source)
+    assert [text == "ok" for text in caught.value.outcomes.values()] == [True, False]
+    sessions["h2"] = Placed("h2", "a.h5", "b.h5")
+    restore._refuse_lost(sessions, run, source)
+
+
+def test_incomplete_checkpoints_here_are_not_sent(session: Session, run: Run) -> None:
+    facts = session.facts()
+    session.start_agent(facts.python or "")
+    write(run.results / "checkpoints", STEPS)
+    there = Path(facts.home) / ".railhead/runs/r3"
+    (there / "checkpoints").mkdir(parents=True)
+    source = restore.CheckpointSource(run, checkpoints.here(run), "here")
+    restore._from_here(session, Run("r3", run.results), source)
+    torn = "step-00000030/state.npz"
+    assert {*content(there / "checkpoints")} == {
+        name for name in STEPS if "/." not in f"/{name}" and name != torn
+    }
 
 
 NAMES = ["m[1].h5", "a*.h5", "what?.h5", "[!x].h5", "a**b/[]].h5", "[[]", "*"]
