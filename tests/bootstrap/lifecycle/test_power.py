@@ -275,14 +275,17 @@ def test_hours_are_those_that_were_given(operator: Operator) -> None:
     assert sky.calls == ["arm 1", "arm 2.5", "start"]
 
 
-def test_a_start_on_a_budget_has_the_hours_that_it_leaves(operator: Operator) -> None:
+@pytest.mark.parametrize(("hours", "armed_for"), [(None, 20 / 7.824), (8, 20 / 7.824), (1, 1)])
+def test_a_start_on_a_budget_has_the_hours_that_it_leaves(
+    operator: Operator, hours: float | None, armed_for: float
+) -> None:
     """20 USD at 7.824 per hour are 2.56 hours; the stack's deadline is later."""
     sky = operator.has("stopped", "stopped")
     sky.set_deadline(8)
     inventory = replace(operator.under(sky).machines.inventory, budget=20.0)
-    power.start(inventory, lambda line: None, clock=sky.clock())
+    power.start(inventory, lambda line: None, hours=hours, clock=sky.clock())
     _, armed, started = sky.calls
-    assert started == "start" and float(armed.split()[1]) == pytest.approx(20 / 7.824, abs=0.01)
+    assert started == "start" and float(armed.split()[1]) == pytest.approx(armed_for, abs=0.01)
 
 
 def test_without_hours_they_are_those_that_the_stack_was_made_with() -> None:
