@@ -6,6 +6,7 @@ import io
 import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from standins.stopping_cloud import DISK, OURS, StoppingCloud, never, save_run
 from bootstrap.clouds.base import Cost
 from bootstrap.errors import Command, RailheadError, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.inventory.stack_state import StackState, read_state
 from bootstrap.lifecycle import destroy as destroy_stack
@@ -287,6 +289,21 @@ def test_a_name_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, stack: Stack) -
     stack.destroy(agree=confirm_by_name("dev", yes=False))
     stack.destroy(agree=confirm_by_name("dev", yes=True))
     assert stack.destroyed == [DESTROY, DESTROY]
+
+
+def test_a_machine_that_was_replaced_during_the_question_is_not_removed(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the name of the one that the question was about."""
+    new = replace(OURS.hosts[0], id="i-0ffffffffffffffff")
+    replaced = replace(OURS, hosts=(new, *OURS.hosts[1:]))
+    agree = destroy_stack._agree(StackMachines(state_of(OURS), OURS, OURS), yes=False)
+    for now, error in ((OURS, nullcontext()), (replaced, pytest.raises(UsageError))):
+        component = resource("railhead:aws:Cluster", outputs={"document": to_document(now)})
+        stack.pulumi.answers(stack_export=exported(component))
+        monkeypatch.setattr("sys.stdin", Terminal("dev\n"))
+        with error:
+            agree("destroys all")
 
 
 def test_the_machines_end_before_pulumi_removes_their_deadlines(stack: Stack) -> None:
