@@ -6,6 +6,7 @@ import fcntl
 import json
 import stat
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,36 @@ def test_a_bare_cancel_asks_before_it_ends_a_run_of_another_folder(
     folder = home / "results" / run_id
     question = f"the results of the last run, {run_id}, go to {folder}. Cancel it? [y/N] "
     assert questions == [question]
+
+
+def test_a_bare_cancel_ends_no_run_of_another_computer(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor the one before it, which was started here."""
+    monkeypatch.chdir(home)
+    own, of_others = "20260101-000000-aaaa", "20260102-000000-aaaa"
+    save_run(A.name, own, home / "results" / own)
+    results = home / "results" / of_others
+    local_state.save_run(RunRecord(of_others, A.name, str(results), elsewhere=True))
+    for cancel in (attach.last_run, partial(attach.cancel, run_id=None)):
+        with pytest.raises(UsageError) as refused:
+            cancel(A)
+        assert refused.value.hint == f"fab cancel --run {of_others}"
+
+
+def test_the_newest_runs_of_other_folders_are_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four, three; the one of this folder is not among them."""
+    run_ids = [f"2026010{day}-000000-aaaa" for day in range(1, 6)]
+    here = home / "here"
+    here.mkdir()
+    for run_id in run_ids[:4]:
+        save_run(A.name, run_id, home / "results" / run_id)
+    save_run(A.name, run_ids[4], here / "results" / run_ids[4])
+    monkeypatch.chdir(here)
+    (line,) = attach.also_ended(A)
+    assert [run_id for run_id in run_ids if run_id in line] == run_ids[1:4]
 
 
 @pytest.mark.parametrize(

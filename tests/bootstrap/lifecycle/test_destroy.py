@@ -16,6 +16,7 @@ from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 from standins.stopping_cloud import DISK, OURS, StoppingCloud, never, save_run
 
 from bootstrap.clouds.base import Cost
+from bootstrap.clouds.machines import Machine
 from bootstrap.errors import Command, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
@@ -369,6 +370,30 @@ def test_what_a_killed_up_left_is_removed_and_may_have_been_in_the_way(
     receipt = stack.destroy(state=STATE_ON_AWS)
     assert receipt.verified and stack.destroyed == [DESTROY, DESTROY] and not left_group()
     assert "in no state of Pulumi, and removed: sg-" in "\n".join(receipt.describe())
+
+
+def test_the_deadlines_of_machines_in_no_state_go_with_the_stack(
+    aws_client: Callable[[str], Any],
+) -> None:
+    """Those of other clusters stay."""
+    scheduler = aws_client("scheduler")
+    names = ("g4dn-i-1", "g4dn-i-9", "other-i-9")
+    for name in names:
+        scheduler.create_schedule(
+            Name=f"railhead-{name}",
+            ScheduleExpression="at(2099-01-01T00:00:00)",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target={
+                "Arn": "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances",
+                "RoleArn": "arn:aws:iam::123456789012:role/stop",
+                "Input": "{}",
+            },
+        )
+    state = read_state("dev", {"deployment": {"resources": on_aws("i-1", cluster_id=ID)}})
+    stray = Machine("i-9", "m9", "gone", "us-east-1", "a", "t", None, None, "g4dn", ID)
+    destroy_stack._remove_unrecorded(StackMachines(state, None, None, strays=(stray,)))
+    left = [one["Name"] for one in scheduler.list_schedules()["Schedules"]]
+    assert left == ["railhead-other-i-9"]
 
 
 def test_a_machine_that_appears_while_pulumi_destroys_is_not_verified(

@@ -201,6 +201,20 @@ def test_the_metrics_of_a_script_are_counted_on_and_its_files_stay(home: Path) -
     assert [(r.number, r.figure("value")) for r in kept] == [(1, 0), (2, 1), (3, 3), (4, 4)]
 
 
+def test_values_that_come_again_are_numbered_from_those_before_the_checkpoint(
+    tmp_path: Path,
+) -> None:
+    values = [("loss", 1.0), ("mae", 1.5), ("loss", 2.0), ("mae", 2.5), ("loss", 3.0)]
+    numbers = {"loss": 0, "mae": 0}
+    (tmp_path / "results").mkdir()
+    with (tmp_path / "results/metrics.jsonl").open("w") as lines:
+        for name, at in values:
+            numbers[name] += 1
+            record = {"kind": "metric", "name": name, "number": numbers[name], "time": at}
+            lines.write(f"{json.dumps(record)}\n")
+    assert restarts.metric_numbers(str(tmp_path), since=2.0) == {"loss": 2, "mae": 1}
+
+
 def test_what_is_printed_while_a_checkpoint_is_written_counts_once(home: Path) -> None:
     """As with an asynchronous save: it has the state of step 1, and is complete after step 3."""
     values = [says(0, f"loss: {n}") for n in range(5)]
