@@ -24,7 +24,9 @@ from standins.aws.account import account, run_instances  # noqa: E402
 from bootstrap.clouds import base  # noqa: E402
 from bootstrap.clouds.aws.client import AwsClient, connect  # noqa: E402
 from bootstrap.clouds.aws.instances import Aws, keys_on_console  # noqa: E402
+from bootstrap.clouds.aws.machines import list_machines  # noqa: E402
 from bootstrap.clouds.base import MISSING, Deadline, Refused, most_urgent  # noqa: E402
+from bootstrap.clouds.machines import Place  # noqa: E402
 from bootstrap.console import log  # noqa: E402
 from bootstrap.errors import RailheadError, UsageError  # noqa: E402
 from bootstrap.inventory import local_state  # noqa: E402
@@ -357,6 +359,41 @@ def test_a_schedules_time_zone_counts() -> None:
     client = scheduled(**options, ScheduleExpressionTimezone="Europe/Berlin")
     deadline = only(Aws(inventory, client).deadlines())
     assert deadline.at == datetime(2099, 7, 1, 10, tzinfo=timezone.utc)
+
+
+def test_each_machine_has_the_schedule_that_the_document_names() -> None:
+    """As after the cluster was renamed."""
+    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
+    named = [replace(one, id=f"default/former-{one.host}") for one in inventory.deadlines]
+    known, read = scheduled(ScheduleExpression="at(2099-01-01T00:00:00)"), list[str]()
+
+    def aws(service: str, operation: str, **given: Any) -> Any:
+        read.extend([given["Name"]] if operation == "get_schedule" else [])
+        return known(service, operation, **given)
+
+    client: Any = aws
+    Aws(replace(inventory, deadlines=tuple(reversed(named))), client).deadlines()
+    assert read == [f"former-{name}" for name in inventory.names]
+
+
+def test_machines_in_all_states_but_terminated_are_listed() -> None:
+    """One that stops can be started again, and its disk costs."""
+    states = ("pending", "running", "stopping", "stopped", "shutting-down", "terminated")
+
+    def ec2(_: str, operation: str, **given: Any) -> Any:
+        if operation == "get_caller_identity":
+            return {"Account": "123456789012"}
+        values = {one["Name"]: one["Values"] for one in given["Filters"]}
+        found = [state for state in states if state in values["instance-state-name"]]
+        return {
+            "Reservations": [
+                {"Instances": [{"InstanceId": name, "State": {"Name": name}} for name in found]}
+            ]
+        }
+
+    client: Any = ec2
+    listed = list_machines(Place("aws", REGION), client)
+    assert [machine.id for machine in listed.machines] == [*states[:-1]]
 
 
 # --- Keys on the console -----------------------------------------------------------------------

@@ -110,6 +110,17 @@ def test_stacks_have_their_cost_and_their_time_without_a_run(
     assert whole == ["all", "7.59", "USD", "14.0", "39", "%"] and head[0] == "stack"
 
 
+def test_a_run_uses_only_the_machines_of_its_own_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Those of another stack have the same names, and run at the same time."""
+    keep("c-1", "gpu", machine("h1", 20, 10), machine("h2", 20, 10))
+    keep("c-2", "lab", machine("h1", 20, 10))
+    run("20261101-000000-aaaa", "cluster-gpu", 20, 10)
+    rows = {row["name"]: row for row in document(capsys)["rows"]}
+    assert (rows["gpu"]["idle"], rows["lab"]["idle"]) == (0.5, 1.0)
+
+
 def test_people_pay_for_their_stacks(capsys: pytest.CaptureFixture[str]) -> None:
     keep("c-1", "gpu", machine("h1", 20, 10))
     keep("c-2", "lab", machine("h1", 4, 2), owner="bob")

@@ -472,6 +472,26 @@ def test_a_host_is_waited_for_longer_while_it_is_created_again(
     assert (len(looks.read_text().split()) > 1) == replaced
 
 
+def test_no_host_is_waited_for_where_another_one_cannot_be_prepared(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt cannot begin, whether the one that does not answer comes back or not."""
+    monkeypatch.setattr(restarts, "AGAIN", 0.0)
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    document = run_document(hosts=(*HOSTS, RunHost("c", "10.0.0.3", None, 1)), size=3)
+    run, looks = Run(home, "", hosts=encode(document)["hosts"], size=3), home / "looks"
+    away = f'case "$*" in *railhead-2*) echo x >>{looks}; exit 255;; esac'
+    (home / "bin/ssh").write_text(f"#!/bin/sh\n{away}\necho damaged >&2; exit 1\n")
+    ended = ended_with(
+        run,
+        document,
+        cancelled=lambda: looks.exists() and len(looks.read_text().split()) > 1,
+    )
+    assert "c: damaged" in restarts._hosts_ready(ended)[1]
+    assert len(looks.read_text().split()) == 1
+
+
 def test_the_timer_of_the_machine_is_a_limit_too(tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\necho stops=1000 now=900 late=no timer=active\n")

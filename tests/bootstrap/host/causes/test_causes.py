@@ -186,6 +186,14 @@ def test_records_of_the_kernel_come_before_the_lines() -> None:
     assert diagnosed(Failure(killed, [], ["no space is left in /dev/shm"])).cause.class_ == "disk"
 
 
+def test_of_many_records_of_the_kernel_the_last_ones_are_taken() -> None:
+    killed = "Out of memory: Killed process"
+    log = "".join(f"[ {1000 + n}.000000] {killed} {n} (python3)\n" for n in range(60))
+    records = evidence.kernel_lines(log, since=1000)
+    assert [int(line.split()[-2]) for line in records] == [*range(60)][-len(records) :]
+    assert 1 < len(records) < 60
+
+
 def test_a_disk_without_inodes_is_named_as_such() -> None:
     culprit = Culprit(1, "b", ("OSError: [Errno 28] No space left on device",), exit=1)
     space = ["no space is left in /dev/shm", f"{NO_INODES} in /"]

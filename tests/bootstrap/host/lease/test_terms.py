@@ -150,6 +150,32 @@ def test_a_supervisor_that_gives_no_sign_of_life_gets_no_beats(
     assert not holder.step(lives=True) and held.has_lost(str(first))
 
 
+def test_the_lease_counts_from_the_begin_of_a_beat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby may have seen it as soon as it was sent."""
+    now = [100.0]
+    monkeypatch.setattr(held, "now", lambda: now[0])
+
+    class Slow:
+        """A bucket whose answer takes 7 seconds."""
+
+        def claim(self, *_: object) -> bool:
+            return True
+
+        def is_over(self, _: Term) -> bool:
+            return False
+
+        def write_beat(self, *_: object) -> None:
+            now[0] += 7
+
+    held.begin(str(tmp_path), FIRST, now[0])
+    terms: Any = Slow()
+    now[0] = 120.0
+    assert LeaseHolder(str(tmp_path), FIRST, terms).step(lives=True)
+    assert held.sent(str(tmp_path)) == 120.0
+
+
 def test_signs_of_life_continue_after_an_error_until_their_file_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,21 @@ def test_the_bucket_keeps_what_the_folder_keeps_and_nothing_is_deleted(
     assert len(objects) == 6  # two checkpoints, and the place of the one that is uploaded next
 
 
+def test_what_a_checkpoint_needs_is_uploaded_before_the_list_that_names_it(
+    s3: Any, run: Path
+) -> None:
+    """A host that takes the run over would continue a step whose records it does not have."""
+    listed = list[bool]()
+    sender = CheckpointUpload(
+        str(run),
+        upload.destination(URL),
+        lambda: listed.append("checkpoints/manifest.json" in names(s3)),
+    )
+    checkpoint(run, 10)
+    assert sender.step() and listed == [False]
+    assert "checkpoints/manifest.json" in names(s3)
+
+
 def test_a_folder_that_was_removed_leaves_what_was_uploaded(
     s3: Any, run: Path, tmp_path: Path
 ) -> None:
