@@ -555,14 +555,14 @@ def test_a_run_moves_no_deadline_earlier(timers: Timers) -> None:
 
 def test_machines_run_for_the_shortest_of_their_deadlines() -> None:
     long, short = GOLDEN.deadlines
-    short = replace(short, seconds=long.seconds / 2)
+    short = replace(short, seconds=long.seconds // 2)
     for both in ((long, short), (short, long)):
         hours = deadlines.default_hours(replace(GOLDEN, deadlines=both))
         assert hours == short.seconds / 3600
 
 
 def test_more_hours_come_after_the_latest_deadline_of_the_machines() -> None:
-    """Otherwise the deadline of one of them would move to an earlier time, unasked."""
+    """Otherwise the deadline of one of them would move to an earlier time without a question."""
     cloud: Any = UnevenCloud(8, 24)
     deadlines.extend(None, cloud, NewDeadline.read("+4"), lambda _: None)
     assert about(cloud.each[ONE].at, 28) and about(cloud.each[TWO].at, 28)
