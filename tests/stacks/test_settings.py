@@ -162,6 +162,9 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "bucket_name", "amzn-s3-demo-x", "begins with 'amzn-s3-demo-'"),
         ("aws", "bucket_name", "x-s3alias", "ends with '-s3alias', which S3 refuses"),
         ("aws", "bucket_name", "x--ol-s3", "ends with '--ol-s3'"),
+        ("aws", "bucket_name", "sthree-x", "begins with 'sthree-', which the clouds refuse"),
+        ("aws", "bucket_name", "x--x-s3", "ends with '--x-s3', which S3 refuses"),
+        ("aws", "bucket_name", "x--table-s3", "ends with '--table-s3', which S3 refuses"),
         (
             "aws",
             "data_buckets",
