@@ -121,7 +121,7 @@ def offers() -> Iterator[tuple[str, str, str, str, bool]]:
 
 def _taken(cloud: str, machine: str, card: str | None, chosen: str) -> bool:
     values = {"cloud": cloud, "machine_type": machine, "gpu_type": card, "image": chosen}
-    return not RULES[cloud]._image(values)
+    return not [*RULES[cloud]._image(values)]
 
 
 OFFERS = list(offers())
