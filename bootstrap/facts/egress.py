@@ -1,9 +1,8 @@
 """Whether a host has outbound access: to its apt mirrors, and to a package index.
 
-POSIX sh that writes nothing. It tries to connect to each, for at most 3 s, in the background of all
-other facts, so that only a host without outbound access takes longer. Up to three connections are
-tried, 0.4 s apart: where 5 % of the packets are lost, one alone, with its two DNS answers, often
-fails.
+POSIX sh that writes nothing, for hosts on which something has to be installed. It tries to connect
+to each, for at most 3 s. Up to three connections are tried, 0.4 s apart: where 5 % of the packets
+are lost, one alone, with its two DNS answers, often fails.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ import re
 
 from railhead.documents.lazy import dataclass
 
-# The variables and functions remain in the shell that runs the facts. For apt, the target is its
-# proxy, otherwise the first mirror in its lists; for wheels, a proxy or an index from the
-# environment, otherwise the same mirror: if that answers, the host has outbound access.
-BEGIN = """railhead_lists() {
+# For apt, the target is its proxy, otherwise the first mirror in its lists; for wheels, a proxy or
+# an index from the environment, otherwise the same mirror: if that answers, the host has outbound
+# access.
+SCRIPT = """(
+railhead_lists() {
   cd /etc/apt && cat sources.list sources.list.d/debian.sources sources.list.d/ubuntu.sources \\
     mirrors/* sources.list.d/* | sed '/^ *#/d;s/[[:space:]]#.*//' |
     grep -o 'https*://\\(\\[[^]]*\\]\\)*[^][:space:],]*'
@@ -39,11 +39,12 @@ railhead_index=${railhead_index:-${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-$railhead_a
 railhead_try "$railhead_apt" & railhead_p=$!
 railhead_q=
 [ "$railhead_index" = "$railhead_apt" ] || { railhead_try "$railhead_index" & railhead_q=$!; }
-} >/dev/null 2>&1 </dev/null"""
-END = """wait $railhead_p; railhead_rc=$?; echo "apt $railhead_rc $railhead_apt"
+} >/dev/null 2>&1 </dev/null
+wait $railhead_p; railhead_rc=$?; echo "apt $railhead_rc $railhead_apt"
 [ -z "$railhead_q" ] || { wait $railhead_q; railhead_rc=$?; }
 echo "index $railhead_rc $railhead_index"
-echo "mirrors $railhead_mirrors\""""
+echo "mirrors $railhead_mirrors"
+)"""
 EXIT_CODES = {"0": True, "2": None, "127": None}  # 127: bash or timeout is missing
 
 
@@ -66,8 +67,11 @@ class Egress:
     mirrors: tuple[str, ...] = ()
 
 
+UNREAD = Egress(EgressCheck("", None), EgressCheck("", None))
+
+
 def parse(out: str) -> Egress:
-    """Parse what END printed. ValueError for any other format."""
+    """Parse what SCRIPT printed. ValueError for any other format."""
     checks = {
         name: EgressCheck(_host_and_port(address), EXIT_CODES.get(code, False))
         for name, code, address in re.findall(r"^(apt|index) (\d+) ?(.*)$", out, re.MULTILINE)

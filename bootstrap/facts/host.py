@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from railhead.documents.lazy import dataclass
-from railhead.documents.names import is_name
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 
 from ..console.text import lines
 from ..errors import UsageError
-from . import egress, gpu, system
-from .egress import Egress
+from . import gpu, marked, system
+from .egress import UNREAD, Egress
 from .gpu import GpuFacts
+from .marked import RunProcess
 from .system import SystemFacts
 
 PYTHONS = ("3.11", "3.12", "3.10", "3.13")  # in order of preference: the best tested one first
@@ -43,27 +43,18 @@ class Address:
 
 
 @dataclass(frozen=True)
-class RunProcess:
-    """A process of one of our runs, known by variables in its environment."""
-
-    pid: int
-    run_id: str
-    home: str
-
-
-@dataclass(frozen=True)
 class HostFacts:
     """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` and `uvs` are the digests of
     complete folders; `inside` is the host's own (address, port) in our SSH connection; `gpus` are
     the names that nvidia-smi prints, empty without a working driver; `gpu.cards` needs none;
-    `standbys` are the runs that this host takes over if their chief is lost."""
+    `standbys` are the runs that this host takes over if their chief is lost; `egress` is read where
+    something has to be installed."""
 
     home: str
     user: str
     os: str
     arch: str
     boot_id: str
-    cores: int
     memory: int
     disk_free: int
     pythons: Mapping[str, str]
@@ -84,7 +75,7 @@ class HostFacts:
     standbys: frozenset[str]
     system: SystemFacts
     gpu: GpuFacts
-    egress: Egress
+    egress: Egress = UNREAD
 
     @property
     def python(self) -> str | None:
@@ -128,6 +119,12 @@ def _openmpi(out: str) -> str | None:
     return match[1] if match else None
 
 
+def _identity(out: str) -> tuple[str, str]:
+    """The number and the name of the user, of `uid=1000(ann) gid=...`."""
+    match = re.match(r"uid=(\d+)(?:\(([^)]*)\))?", out.strip())
+    return (match[1], match[2] or "") if match else ("", "")
+
+
 def _inside(out: str) -> tuple[str, int]:
     parts = out.split()
     return (parts[2], int(parts[3])) if len(parts) == 4 else ("", 22)
@@ -143,38 +140,41 @@ def _addresses(out: str) -> tuple[Address, ...]:
     return tuple(addresses)
 
 
-def _run_processes(out: str) -> tuple[RunProcess, ...]:
-    """The processes of runs. Any process may claim to be one, so an id that is not a name is
-    ignored."""
-    fields = (line.split(None, 2) for line in lines(out))
-    return tuple(RunProcess(int(pid), id_, home) for pid, id_, home in fields if is_name(id_))
-
-
 # python3 is most often a link to one of the others, which then is not started twice. Debian's
-# python3-minimal has no json; to import it takes as long as to start Python.
-_PYTHON_SEARCH = """seen=
+# python3-minimal has no json, and where that file of a package is, nothing is started.
+_PYTHON_SEARCH = """set --
 for p in python3.11 python3.12 python3.10 python3.13 python3; do
-  q=$(command -v $p) || continue
-  r=$(readlink -f "$q") || r=$q
-  case $seen in *"|$r|"*) continue;; esac
-  v=$("$q" -I -S -B -c 'import sys; from importlib.machinery import PathFinder
+  command -v $p >/dev/null || continue
+  q=$(command -v $p)
+  for r in "$@"; do [ "$q" -ef "$r" ] && continue 2; done
+  if [ "$q" = /usr/bin/$p ] && [ -e /usr/lib/$p/json/__init__.py ]; then v=${p#python}; else
+    v=$("$q" -I -S -B -c 'import sys; from importlib.machinery import PathFinder
 if not PathFinder.find_spec("json"): sys.exit(1)
 print("%d.%d" % sys.version_info[:2])') || continue
-  echo "$v $q"
-  seen="$seen|$r|"
+  fi
+  echo "$v $q"; set -- "$@" "$q"
 done"""
-_TOOL_SEARCH = f"for t in {' '.join(TOOLS)}; do q=$(command -v $t) && echo $t $q; done"
+_TOOL_SEARCH = f"""for t in {" ".join(TOOLS)}; do
+  command -v $t >/dev/null && printf '%s ' $t && command -v $t
+done"""
+# Those of Debian's packages are found without the program.
+_MPI_HEADERS = """command -v mpicxx && {
+  d=; [ "$(command -v mpicxx)" -ef /usr/bin/mpicxx.openmpi ] && d=$(echo /usr/lib/*/openmpi/include)
+  for d in ${d:-$(mpicxx --showme:incdirs)}; do [ -e $d/mpi.h ] && echo $d/mpi.h; done
+}"""
 # The private key has no file during a run: host/run/cluster_key.py has it.
 _CLUSTER_KEY = """cd ~/.railhead/cluster && { [ -f key ] || {
   read -r pid _ <held && grep -qx railhead-key "/proc/$pid/comm"; }; } &&
   read -r v <key.pub && printf '%s\\n' "$v\""""
 # What several facts need is read once; a fact alone reads it itself. `read` takes a line of a file
 # without starting a process.
-BEGIN = f"""{{ railhead_uid=$(id -u); railhead_df=$(df -Pk "$HOME")
-railhead_marked=$(grep -lsaE '({OF_RUNS}|{OF_STANDBYS})=' /proc/[0-9]*/environ)
+_MARKED = marked.search((OF_RUNS, OF_STANDBYS))
+BEGIN = f"""{{ railhead_id=$(id); {system.READ_DISKS}
+railhead_marked=$({_MARKED})
 }} 2>/dev/null </dev/null"""
-END = "unset railhead_uid railhead_df railhead_marked"  # old where the shell continues
-_SUDO = "[ ${railhead_uid-$(id -u)} = 0 ] || sudo -n true && echo yes"
+_ID = 'echo "${railhead_id-$(id)}"'
+_SUDO = "case ${railhead_id-$(id)} in uid=0[!0-9]*) :;; *) sudo -n true;; esac && echo yes"
+_PROCESSES = f"printf '%s\\n' \"${{railhead_marked-$({_MARKED})}}\""
 _ENVS = """cd ~/.railhead/envs && for d in *; do
   v=; read -r v <$d/.ok; [ "$v" = $d ] && echo $d
 done"""
@@ -182,42 +182,29 @@ done"""
 _UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
   [ -f $d/uv ] && [ -s $d/uv ] && [ -x $d/uv ] && echo $d
 done"""
-# A process of a run has two variables in its environment, which its children inherit. root can read
-# those of other users too, who can set what they like: only this user's processes count.
-PROCESS_SEARCH = """v() { printf '%s\\n' "$e" | sed -n "/^$1=/{s///p;q;}"; }
-u=${railhead_uid-$(id -u)}
-m=${railhead_marked-$(echo /proc/[0-9]*/environ)}
-for f in $([ "$m" ] && grep -lsa NAME= $m); do
-  set -- $(ls -ldn "${f%/environ}"); [ "$3" = "$u" ] || continue
-  p=${f#/proc/}; e=$(tr '\\0' '\\n' <$f); r=$(v NAME); h=$(v RAILHEAD_HOME)
-  [ "$r" ] && [ "$h" = "$HOME" ] && printf '%s\\n' "${p%/environ} $r $h"
-done"""
-
 _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
     "home": ('echo "$HOME"', _text),
-    "user": ("id -un", _text),
-    "os": ("cat /etc/os-release", _os),
+    "user": (_ID, lambda out: _identity(out)[1]),
+    "os": ('while read -r v; do echo "$v"; done </etc/os-release', _os),
     "arch": ("uname -m", _text),
     "boot_id": ('read -r v </proc/sys/kernel/random/boot_id && echo "$v"', _text),
-    "cores": ("getconf _NPROCESSORS_ONLN || nproc", lambda out: int(out.strip() or 1)),
     "memory": (  # the first line
         'read -r v </proc/meminfo && echo "$v"',
         lambda out: _kilobytes(out),
     ),
     "disk_free": (
-        system.HOME_DISK,
+        system.DISKS,
         lambda out: _kilobytes(" ".join(system.last(out).split()[3:4])),
     ),
     "pythons": (_PYTHON_SEARCH, _pythons),
     "tools": (_TOOL_SEARCH, _pairs),
     "openmpi": ("mpirun --version", _openmpi),
     "mpi_headers": (
-        "command -v mpicxx && for d in $(mpicxx --showme:incdirs); do"
-        " [ -e $d/mpi.h ] && echo $d/mpi.h; done",
+        _MPI_HEADERS,
         lambda out: "mpi.h" in out,
     ),
     "gpus": (gpu.NAMES, lambda out: tuple(lines(out))),
-    "root": ('echo "${railhead_uid-$(id -u)}"', lambda out: out.strip() == "0"),
+    "root": (_ID, lambda out: _identity(out)[0] == "0"),
     "sudo": (_SUDO, lambda out: "yes" in out),
     "apt": ("command -v apt-get", lambda out: bool(out.strip())),
     "inside": ('echo "$SSH_CONNECTION"', _inside),
@@ -229,14 +216,13 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         "grep -a railhead: ~/.ssh/authorized_keys",
         lambda out: frozenset(lines(out)),
     ),
-    "run_processes": (PROCESS_SEARCH.replace("NAME", OF_RUNS), _run_processes),
+    "run_processes": (_PROCESSES, lambda out: marked.found(out, OF_RUNS)),
     "standbys": (
-        PROCESS_SEARCH.replace("NAME", OF_STANDBYS),
-        lambda out: frozenset(process.run_id for process in _run_processes(out)),
+        _PROCESSES,
+        lambda out: frozenset(process.run_id for process in marked.found(out, OF_STANDBYS)),
     ),
 }
 FACTS = {**_HOST, **system.FACTS, **gpu.FACTS}
-FACTS["egress"] = (f"{egress.BEGIN}\n{egress.END}", egress.parse)
 
 
 def _kilobytes(out: str) -> int:
@@ -245,20 +231,19 @@ def _kilobytes(out: str) -> int:
 
 
 def script() -> str:
-    """The POSIX sh that prints every fact after a marker, also if single commands fail."""
+    """The POSIX sh that prints every fact after a marker, also if single commands fail. It leaves
+    the shell as it was."""
     commands = (
         f"echo; echo @fact {name}; {_grouped(command)} 2>/dev/null </dev/null"
         for name, (command, _) in FACTS.items()
-        if name != "egress"  # runs in the background of all others; its result is read last
     )
-    begin, end = [egress.BEGIN, gpu.BEGIN, BEGIN], [END, "echo; echo @fact egress", egress.END]
-    return "\n".join([*begin, *commands, *end])
+    return "\n".join(["(", gpu.BEGIN, BEGIN, *commands, ")"])
 
 
 def _grouped(command: str) -> str:
-    """A command, in a subshell (0.8 ms) only where it would change the shell: its folder, its
-    variables, whether it continues."""
-    changes = re.search(r"\b(cd|exit|set|shift|for|while|read)\b|=", command)
+    """A command, in a subshell (0.8 ms) only where the next one would run differently: in another
+    folder, with other arguments, or not at all."""
+    changes = re.search(r"\b(cd|exit|set|shift)\b", command)
     return f"( {command}\n)" if changes else f"{{ {command}\n}}"
 
 
@@ -283,7 +268,6 @@ def parse(output: str) -> HostFacts:
         **{name: values[name] for name in _HOST},
         system=SystemFacts(**{name: values[name] for name in system.FACTS}),
         gpu=GpuFacts(**{name: values[name] for name in gpu.FACTS}),
-        egress=values["egress"],
     )
 
 

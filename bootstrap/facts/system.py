@@ -21,8 +21,8 @@ class SystemFacts:
     """`cloud_init` is None if it is not installed; `secure_boot` is None if unknown.
 
     `apt_busy` are the names of running package tools, `disks` the free bytes by mount point of
-    the file systems of /, /usr, /var and /boot, `home_on` the mount point of the home directory,
-    `clock` the host's time in seconds since 1970.
+    the file systems of the home directory, /, /usr, /var and /boot, `home_on` the mount point of
+    the home directory.
     """
 
     kernel: str
@@ -30,13 +30,11 @@ class SystemFacts:
     cloud: str | None
     cloud_init: str | None
     apt_busy: tuple[str, ...]
-    apt_timers: tuple[str, ...]
     dpkg_broken: bool
     held: frozenset[str]
     packages: Mapping[str, str]
     secure_boot: bool | None
     systemd: bool
-    clock: float
     disks: Mapping[str, int]
     home_on: str
 
@@ -89,11 +87,6 @@ def last(out: str) -> str:
     return out.strip().rpartition("\n")[2]
 
 
-def _clock(out: str) -> float:
-    """The time from `date`; without it, the boot time plus the uptime."""
-    return sum(float(m[0]) for m in map(re.compile(r"\d+(?:\.\d+)?").match, lines(out)) if m)
-
-
 def _disks(out: str) -> dict[str, int]:
     fields = [line.split() for line in lines(out)]
     return {w[5]: int(w[3]) * 1024 for w in fields if len(w) == 6 and w[3].isdigit()}
@@ -103,8 +96,6 @@ _APT = "apt|apt-get|aptitude|dpkg|unattended-upgr|apt.systemd.dai|packagekitd"
 _APT_SEARCH = f"""for f in $(grep -lxE '{_APT}' /proc/[0-9]*/comm); do
   read -r c <$f && echo "$c $(tr '\\0' ' ' <${{f%comm}}cmdline)"
 done"""
-_TIMERS = """set -- apt-daily.timer apt-daily-upgrade.timer
-for s in $(systemctl is-active "$@"); do [ "$s" = active ] && echo "$1"; shift; done"""
 # Packages count where there is a card: dpkg-query reads the whole database of packages each time.
 _WITH_CARD = """for v in /sys/bus/pci/devices/*/vendor; do
   read -r v <$v && [ "$v" = 0x10de ] && break; v=
@@ -121,12 +112,10 @@ _INSTALLED = (
 _SECURE_BOOT = """if [ -d /sys/firmware/efi ]; then
   mokutil --sb-state || tail -c 1 /sys/firmware/efi/efivars/SecureBoot-* | tr '\\000\\001' 01
 elif [ -d /sys/class ]; then echo no EFI; fi"""
-HOME_DISK = """printf '%s\\n' "${railhead_df-$(df -Pk "$HOME")}\""""
+READ_DISKS = 'railhead_df=$([ -d "$HOME" ] && df -Pk / /usr /var /boot "$HOME")'
+DISKS = f"""[ "${{railhead_df+read}}" ] || {READ_DISKS}
+printf '%s\\n' "$railhead_df\""""  # the last line is that of the home directory
 _RELEASE = "read -r v </proc/sys/kernel/osrelease"
-_CLOCK = """date +%s.%N || {
-  while read -r k v; do [ "$k" = btime ] && echo "$v"; done </proc/stat
-  read -r v k </proc/uptime && echo "$v"
-}"""
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "kernel": (
@@ -137,10 +126,13 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
         f"{_RELEASE} || v=$(uname -r)\n[ -e /lib/modules/$v/build/Makefile ] && echo yes",
         lambda out: "yes" in out,
     ),
-    "cloud": ("cd /sys/class/dmi/id && cat sys_vendor product_name bios_version", _cloud),
+    "cloud": (
+        "for f in sys_vendor product_name bios_version; do\n"
+        '  read -r v </sys/class/dmi/id/$f && echo "$v"; done',
+        _cloud,
+    ),
     "cloud_init": ("command -v cloud-init && cloud-init status --long", _cloud_init),
     "apt_busy": (_APT_SEARCH, _apt_busy),
-    "apt_timers": (_TIMERS, lambda out: tuple(lines(out))),
     "dpkg_broken": (_DPKG_BROKEN, lambda out: bool(out.strip())),
     "held": (
         f"{_WITH_CARD}dpkg-query -W -f '${{db:Status-Want}} ${{Package}}\\n' | grep '^hold '",
@@ -149,7 +141,6 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "packages": (_WITH_CARD + _INSTALLED, _installed),
     "secure_boot": (_SECURE_BOOT, _secure_boot),
     "systemd": ("[ -d /run/systemd/system ] && echo yes", lambda out: "yes" in out),
-    "clock": (_CLOCK, _clock),
-    "disks": ("df -Pk / /usr /var /boot", _disks),
-    "home_on": (HOME_DISK, lambda out: "".join(last(out).split(None, 5)[5:]).strip()),
+    "disks": (DISKS, _disks),
+    "home_on": (DISKS, lambda out: "".join(last(out).split(None, 5)[5:]).strip()),
 }

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 
-from railhead.documents.names import is_name
 from railhead.documents.runs.swept import OF_ENDPOINTS, OF_RUNS
 
 from ..clouds import base
 from ..console.wait import Clock
 from ..errors import RailheadError
-from ..facts.host import PROCESS_SEARCH
+from ..facts import marked
 from ..inventory.files import RUN_ID
 from ..inventory.hosts import Inventory
 from ..ssh import connect
@@ -67,10 +66,9 @@ def _pin(status: power.ClusterStatus, running: Inventory) -> list[str]:
 
 def _read(session: Session) -> Held:
     unfetched, _ = session.shell(UNFETCHED)
-    found = []
-    for variable in (OF_RUNS, OF_ENDPOINTS):
-        search = PROCESS_SEARCH.replace("NAME", variable)
-        lines, _ = session.shell(f"{{ {search}; }} 2>/dev/null")  # processes end meanwhile
-        found += [fields[1] for line in lines if len(fields := line.split()) > 1]
+    search = marked.search((OF_RUNS, OF_ENDPOINTS))
+    lines, _ = session.shell(f"{{ {search}\n}} 2>/dev/null")  # processes end meanwhile
+    output = "\n".join(lines)
+    found = [*marked.found(output, OF_RUNS), *marked.found(output, OF_ENDPOINTS)]
     unfetched = [one for one in unfetched if RUN_ID.fullmatch(one)]
-    return Held(tuple(unfetched), tuple(dict.fromkeys(filter(is_name, found))))
+    return Held(tuple(unfetched), tuple(dict.fromkeys(one.run_id for one in found)))

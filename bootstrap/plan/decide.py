@@ -42,6 +42,16 @@ def decide(cluster: SurveyedCluster, options: Options) -> Plan:
     return plan
 
 
+def installs(cluster: SurveyedCluster) -> bool:
+    """Whether any host has anything to install, which may be downloaded."""
+    client, leaders = cluster.bucket_client, {peer.name for peer in cluster.leaders}
+    has_client = client is None or all(client.digest in cluster.facts[n].envs for n in leaders)
+    try:
+        return bool(cluster.incomplete or not has_client or any(_changes(cluster).values()))
+    except HostsNotReady:
+        return False  # `decide` raises it
+
+
 def _changes(cluster: SurveyedCluster) -> dict[str, Changes]:
     """Each host's system changes; the error names every host where they are not possible."""
     possible, refused = {}, {}

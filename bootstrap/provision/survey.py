@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ..errors import UsageError
+from ..errors import HostsNotReady, UsageError
 from ..facts import host as fact
 from ..facts.egress import EgressCheck
 from ..facts.host import HostFacts
 from ..inventory.hosts import Host, Inventory
+from ..plan import decide
 from ..plan.cluster import Options, SurveyedCluster
 from ..plan.hostfile import Peer
 from ..plan.internet import Internet
 from ..plan.runtimes import choose_runtime, gpus_of, preferring_installed, uses_horovod
 from ..ssh.cluster import ConnectedCluster
-from ..ssh.connect import Sessions, all_facts
+from ..ssh.connect import Sessions, all_facts, everywhere
 from ..ssh.session import Session
 from . import wheel_store
 from .wheel_store import wheel_folder
@@ -28,7 +29,6 @@ AnyCluster = TypeVar("AnyCluster", bound=SurveyedCluster)
 def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
     """Read the facts of all hosts and derive the cluster; writes nothing on the hosts."""
     facts, idle = without_idle_cards(sessions.inventory, all_facts(sessions))
-    facts = behind_proxy(facts, options.internet)
     _refuse_one_machine_twice(facts, sessions)
     environment = choose_runtime(facts, options.launcher, options.runtime)
     environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
@@ -47,6 +47,16 @@ def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
         sessions=sessions,
     )
     return with_wheel(cluster)
+
+
+def with_egress(cluster: ConnectedCluster) -> ConnectedCluster:
+    """The cluster with the outbound access of its hosts, where something has to be installed."""
+    if not decide.installs(cluster):
+        return cluster
+    what = "testing the outbound access"
+    found = everywhere(cluster.sessions, lambda s: s.egress(), what=what, error=HostsNotReady)
+    facts = {name: replace(host, egress=found[name]) for name, host in cluster.facts.items()}
+    return replace(cluster, facts=behind_proxy(facts, cluster.internet))
 
 
 def behind_proxy(facts: Mapping[str, HostFacts], internet: Internet) -> Mapping[str, HostFacts]:

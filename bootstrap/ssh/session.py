@@ -48,7 +48,9 @@ from railhead.documents.codec import encode
 
 from ..console import log
 from ..console.output import Reporter, TransferReporter
-from ..errors import Command, RailheadError
+from ..errors import Command, RailheadError, UsageError
+from ..facts import egress
+from ..facts.egress import Egress
 from ..facts.host import HostFacts, parse, script
 from ..host.base.regular_files import size_and_sha256
 from ..host.run.controller import AGENT
@@ -208,6 +210,14 @@ class Session:
     def facts(self) -> HostFacts:
         """Read every fact of this host; writes nothing on it."""
         return parse(self._sh(OPEN, script()))
+
+    def egress(self) -> Egress:
+        """Test the outbound access of this host; UsageError if the answer is not valid."""
+        output = self._sh(OPEN, egress.SCRIPT)
+        try:
+            return egress.parse(output)
+        except ValueError:
+            raise UsageError("its outbound access could not be tested") from None
 
     @property
     def has_agent(self) -> bool:

@@ -9,6 +9,7 @@ from ..console.output import print_lines
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..plan.cluster import Options
+from ..provision.survey import with_egress
 from ..ssh.cluster import ConnectedCluster
 from .plan import print_plan, surveyed
 
@@ -34,6 +35,7 @@ def make_ready(
 ) -> ConnectedCluster:
     """Print the plan and apply it. Returns the cluster with its new facts and new sessions with the
     hosts that rebooted."""
+    cluster = with_egress(cluster)
     decided = print_plan(cluster, options, json_out)
     if decided.nothing_to_do:
         print_lines("all hosts are ready: nothing was changed")

@@ -80,7 +80,7 @@ def _debian_mirror() -> str:
 def plan(inventory: Inventory, options: Options, json_out: TextIO | None = None) -> None:
     """Print what `bootstrap` and `train` would do on each host, and why."""
     with surveyed(inventory, options) as cluster:
-        print_plan(cluster, options, json_out)
+        print_plan(survey.with_egress(cluster), options, json_out)
         print_lines(*price_lines(inventory))
         print_lines("nothing was changed")
 

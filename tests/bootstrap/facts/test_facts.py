@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -59,7 +60,7 @@ def test_a_fact_that_never_came_is_named_with_its_command(fact: str) -> None:
 
 @pytest.mark.parametrize(
     ("fact", "answer"),
-    [("cores", "many"), ("addresses", "1: lo inet 300.0.0.1/8 scope"), ("run_processes", "4711")],
+    [("addresses", "1: lo inet 300.0.0.1/8 scope"), ("cards", "0000:00:1e.0 10dx")],
 )
 def test_an_answer_of_a_shape_that_we_do_not_know_is_an_error(fact: str, answer: str) -> None:
     output, _ = case("debian-12")
@@ -155,19 +156,27 @@ def hosts(pythons: list[list[str]], apt: bool = True) -> dict[str, HostFacts]:
     }
 
 
-def test_a_program_that_several_facts_need_is_started_once(tmp_path: Path) -> None:
-    """Each is a process of its host at each command."""
-    most = {"df": 2, "id": 2, "cat": 3, "uname": 1, "find": 0}
+def test_a_host_with_many_processes_of_a_run_starts_few_programs(tmp_path: Path) -> None:
+    """Each is a process of its host at each command. A grep searches the variables of all
+    processes, one reads those of a run; three read the names of processes and two files."""
+    most = {"df": 1, "id": 1, "uname": 1, "grep": 5, "ip": 1, "mpirun": 1}
+    most |= {"cat": 0, "date": 0, "find": 0, "getconf": 0, "ls": 1, "mpicxx": 1, "readlink": 0}
+    most |= {"bash": 0, "sed": 0, "systemctl": 0, "apt-config": 0}
     for name in most:
-        real = shutil.which(name)
-        text = f'#!/bin/sh\necho {name} >>{tmp_path}/started\nexec {real} "$@"\n'
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+        if real := shutil.which(name):
+            text = f'#!/bin/sh\necho {name} >>{tmp_path}/started\nexec {real} "$@"\n'
+            (tmp_path / name).write_text(text)
+            (tmp_path / name).chmod(0o755)
     variables = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin", "railhead_smi": ""}
-    done = subprocess.run(
-        ["sh", "-c", script()], env=variables, capture_output=True, text=True, check=True
-    )
-    assert parse(done.stdout).cores > 0
+    of_run = {"RAILHEAD_RUN": "20261121-101500-3f2a", "RAILHEAD_HOME": str(tmp_path)}
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            process = stack.enter_context(subprocess.Popen(["/bin/sleep", "60"], env=of_run))
+            stack.callback(process.kill)
+        done = subprocess.run(
+            ["sh", "-c", script()], env=variables, capture_output=True, text=True, check=True
+        )
+    assert len(parse(done.stdout).run_processes) == 3
     started = Counter((tmp_path / "started").read_text().split())
     assert {name: started[name] for name in most if started[name] > most[name]} == {}
     alone = FACTS["disk_free"][0]

@@ -18,6 +18,7 @@ from standins.connected import connected
 
 from bootstrap.console.live import Board
 from bootstrap.errors import HostsFailed, RailheadError
+from bootstrap.facts.egress import UNREAD, Egress
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory import caches
 from bootstrap.inventory.hosts import Host, Inventory
@@ -58,6 +59,9 @@ class RecordedHost:
 
     def start_agent(self, python: str) -> None:
         """Nothing is on the other side."""
+
+    def egress(self) -> Egress:
+        return UNREAD
 
     def write(self, *files: TextFile) -> None:
         self.written |= {file.path: file.text for file in files}

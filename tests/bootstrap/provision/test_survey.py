@@ -1,0 +1,72 @@
+"""What a survey asks of the hosts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from standins.connected import connected
+
+from bootstrap.facts.egress import UNREAD, Egress, EgressCheck
+from bootstrap.facts.host import HostFacts
+from bootstrap.inventory.hosts import Host, Inventory
+from bootstrap.plan import runtimes
+from bootstrap.plan.cluster import SurveyedCluster
+from bootstrap.plan.hostfile import Peer
+from bootstrap.provision.survey import with_egress
+
+SHUT = Egress(EgressCheck("m", False), EgressCheck("m", False))
+CLIENT = runtimes.BucketClient("3.11").digest
+ENVIRONMENT = runtimes.Environment(runtimes.RUNTIMES["tf2.18-cpu"], "3.11", "a reason")
+READY = frozenset({ENVIRONMENT.digest, CLIENT})
+
+
+class ShutIn:
+    """Stands for the session of a host without outbound access."""
+
+    def __init__(self, name: str) -> None:
+        self.host, self.tests = Host(name, name), 0
+
+    def egress(self) -> Egress:
+        self.tests += 1
+        return SHUT
+
+
+@pytest.mark.parametrize(
+    ("second", "asks"),
+    [
+        ({"envs": READY}, False),
+        ({"envs": READY, "authorized": frozenset(), "cluster_key": None}, False),
+        ({"envs": frozenset({CLIENT})}, True),  # the runtime is missing
+        ({"envs": READY, "tools": {}}, True),  # packages of the system are
+        ({"envs": READY - {CLIENT}}, False),  # only a chief writes to the bucket
+    ],
+)
+def test_the_way_out_of_the_hosts_is_tested_where_one_has_something_to_install(
+    debian: HostFacts, second: dict[str, Any], asks: bool
+) -> None:
+    facts = {"h1": replace(debian, envs=READY), "h2": replace(debian, **second)}
+    cluster = of(facts)
+    found = with_egress(cluster)
+    assert [session.tests for session in sessions_of(cluster)] == [int(asks)] * 2
+    assert {host.egress for host in found.facts.values()} == {SHUT if asks else UNREAD}
+
+
+def test_a_chief_without_what_writes_to_the_bucket_has_something_to_install(
+    debian: HostFacts,
+) -> None:
+    cluster = of({"h1": replace(debian, envs=READY - {CLIENT}), "h2": replace(debian, envs=READY)})
+    assert with_egress(cluster).facts["h1"].egress == SHUT
+
+
+def of(facts: dict[str, HostFacts]) -> Any:
+    """The hosts with these facts, as a survey finds them."""
+    peers = tuple(Peer(name, f"10.0.0.{i}", 22, "u", 1, "k") for i, name in enumerate(facts))
+    inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="aws", bucket="s3://results")
+    cluster = SurveyedCluster(inventory, facts, ENVIRONMENT, peers)
+    return connected(cluster, {name: ShutIn(name) for name in facts})
+
+
+def sessions_of(cluster: Any) -> list[ShutIn]:
+    return list(cluster.sessions.values())
