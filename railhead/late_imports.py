@@ -1,23 +1,66 @@
-"""Paramiko imports Invoke, 130 modules, for `Match exec` in its own reader of ssh_config. `ssh -G`
-reads ours: a command does without."""
+"""What Paramiko imports and a command does without: Invoke, 130 modules, for `Match exec` in its
+own reader of ssh_config, where `ssh -G` reads ours; and importlib.metadata, 40 modules, which tells
+it its version: the name of the folder beside it has that."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
+
+METADATA = "importlib.metadata"
 
 
 def import_paramiko_alone() -> None:
-    """From now on Paramiko is imported without Invoke."""
+    """From now on Paramiko is imported without these."""
     finder: Any = _NotForParamiko
     sys.meta_path.insert(0, finder)
 
 
 class _NotForParamiko:
-    """Finds no Invoke while Paramiko's reader is imported."""
+    """Finds no Invoke while Paramiko's reader is imported, and a small importlib.metadata while
+    Paramiko asks for its version."""
 
     @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        reader = sys.modules.get("paramiko.config")
-        if name == "invoke" and reader is not None and not hasattr(reader, "SSHConfig"):
-            raise ImportError("Paramiko does without it")
+    def find_spec(name: str, path: object = None, target: object = None) -> Any:
+        modules = sys.modules
+        if name == "invoke" and "paramiko.config" in modules:
+            if not hasattr(modules["paramiko.config"], "SSHConfig"):
+                raise ImportError("Paramiko does without it")
+        elif name == METADATA and "paramiko" in modules and "paramiko.transport" not in modules:
+            if version := _version_beside(modules["paramiko"].__path__[0]):
+                from importlib.machinery import ModuleSpec
+
+                return ModuleSpec(METADATA, _Version(version))
+        elif name == "paramiko.transport":
+            _Version.forget()
+        return None
+
+
+def _version_beside(folder: str) -> str:
+    """The version in the name of the folder that an installer has made beside Paramiko's; "" where
+    there is not one."""
+    head, tail = "paramiko-", ".dist-info"
+    found = [path.name for path in Path(folder).parent.glob(f"{head}*{tail}")]
+    return found[0][len(head) : -len(tail)] if len(found) == 1 else ""
+
+
+class _Version:
+    """Loads a module with the one function that Paramiko calls."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+    def create_module(self, spec: object) -> None:
+        """As any other."""
+
+    def exec_module(self, module: Any) -> None:
+        """With the version that was found."""
+        module.version = lambda _: self.version
+
+    @staticmethod
+    def forget() -> None:
+        """Whoever imports importlib.metadata after Paramiko gets the whole one."""
+        if isinstance(getattr(sys.modules.get(METADATA), "__loader__", None), _Version):
+            del sys.modules[METADATA]
+            del sys.modules["importlib"].metadata  # type: ignore[attr-defined]

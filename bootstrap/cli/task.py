@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -77,7 +76,9 @@ class Task:
     @property
     def about(self) -> str:
         """What the task does."""
-        return inspect.cleandoc(self.function.__doc__ or "")
+        from inspect import cleandoc  # imported late: only help needs it
+
+        return cleandoc(self.function.__doc__ or "")
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -128,9 +129,10 @@ def help_text(one: Option) -> str:
 
 
 def _parts(body: Callable[..., None]) -> Iterator[Part]:
-    hints = get_type_hints(body, include_extras=True)
-    for name in inspect.signature(body).parameters:
-        kind, which = hints[name], None
+    for name, kind in get_type_hints(body, include_extras=True).items():
+        which = None
+        if name == "return":
+            continue
         if get_origin(kind) is Annotated:
             kind, which = get_args(kind)
         yield Part(name, kind, which)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from math import floor
+from typing import TYPE_CHECKING
 
 from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import DeadlineOptions, ExtendOptions
@@ -21,14 +22,15 @@ from railhead.documents.rule import number_text
 from ..clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
 from ..console.output import Reporter
 from ..console.text import duration
-from ..costs import budget
 from ..errors import Command, Hint, HostsFailed, RailheadError, UsageError
 from ..inventory.hosts import Inventory
-from ..runs.launch import StopPolicy
 from ..ssh import connect
 from ..ssh.cluster import ConnectedCluster
 from ..ssh.session import Session
 from . import timer
+
+if TYPE_CHECKING:
+    from ..runs.launch import StopPolicy
 
 DEFAULT_HOURS, MOST_HOURS = 8.0, 168.0
 BEFORE_RUN = 1.0  # hours before --max-hours begin, in which hosts are made ready and get the data
@@ -165,6 +167,8 @@ def new_deadline(options: ExtendOptions) -> Callable[[Inventory], NewDeadline]:
         return lambda _: new
     if options.hours is not None:
         raise UsageError("--hours and --budget both say when the machines stop: give one of them")
+    from ..costs import budget  # imported late, with all of prices
+
     dollars = options.budget
     return lambda inventory: NewDeadline(min(MOST_HOURS, budget.hours_of(dollars, inventory)))
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from math import floor
+from typing import TYPE_CHECKING
 
 from paramiko.ssh_exception import AuthenticationException, SSHException
 
 from railhead.documents.lazy import dataclass
-from railhead.money.host import scaled
 
 from ..clouds import base, bucket
 from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
@@ -22,7 +22,6 @@ from ..clouds.host_key_store import HostKeyStore
 from ..console.output import Reporter, confirm, print_result
 from ..console.text import duration
 from ..console.wait import Clock, wait_until
-from ..costs import bill, budget, ledger
 from ..errors import (
     Command,
     Hint,
@@ -35,12 +34,14 @@ from ..errors import (
 from ..inventory import local_state, stack_records
 from ..inventory.hosts import Host, Inventory
 from ..inventory.stack_records import KnownMachine
-from ..runs.launch import StopPolicy
 from ..ssh import connect
 from ..ssh.connect import Sessions
 from ..ssh.host_keys import ChangedHostKey, UnknownHostKey
 from . import cloud_host_keys, deadlines, key_rotation, reach, stack_machines, stop_policy
 from .deadlines import NewDeadline
+
+if TYPE_CHECKING:
+    from ..costs.ledger import Ledger
 
 SSH_SECONDS = 300.0  # from "running" until sshd answers and accepts the user
 ADDRESS_SECONDS = 120.0
@@ -73,13 +74,23 @@ def cluster_status(inventory: Inventory) -> ClusterStatus:
 
 def _query(inventory: Inventory, cloud: Cloud) -> ClusterStatus:
     instance_states = cloud.instance_states()
-    ledger.note(inventory, instance_states)
+    _noted(inventory, instance_states)
     hosts = tuple(_at_current_address(h, instance_states[h.name]) for h in inventory.hosts)
     parts = [inventory.cloud, "" if inventory.kind.this_machine else cloud.account()]
     parts += [inventory.region or "", f"stack {inventory.stack}" if inventory.stack else ""]
     return ClusterStatus(
         replace(inventory, hosts=hosts), instance_states, ", ".join(filter(None, parts))
     )
+
+
+def _noted(inventory: Inventory, states: Mapping[str, InstanceState]) -> Ledger | None:
+    """What the machines have been billed for, with these states of theirs; None for hosts of no
+    cloud."""
+    if not inventory.kind.in_cloud:
+        return None
+    from ..costs import ledger  # imported late, as all of prices: most hosts cost nothing
+
+    return ledger.note(inventory, states)
 
 
 def _at_current_address(host: Host, state: InstanceState) -> Host:
@@ -146,8 +157,11 @@ def _chief_alone(status: ClusterStatus) -> ClusterStatus:
 def _part(whole: Inventory, names: Collection[str]) -> Inventory:
     """These hosts, with their part of the price."""
     part = whole.only(names)
-    price = whole.price and scaled(whole.price, len(whole.hosts), len(part.hosts))
-    return replace(part, price=price)
+    if whole.price is None:
+        return part
+    from railhead.money.host import scaled
+
+    return replace(part, price=scaled(whole.price, len(whole.hosts), len(part.hosts)))
 
 
 def check_time_to_live(status: ClusterStatus, seconds: float, report: Reporter) -> None:
@@ -156,6 +170,8 @@ def check_time_to_live(status: ClusterStatus, seconds: float, report: Reporter) 
     whole, chief, hours = status.inventory, status.inventory.chief.name, seconds / 3600
     if not whole.is_managed:
         return
+    from ..runs.launch import StopPolicy
+
     runs = [name for name in whole.names if name == chief or name not in status.not_running]
     wanted = StopPolicy(keep_minutes=0, max_hours=hours)
     found = stop_policy.within_budget(_part(whole, runs), wanted, time.time())
@@ -263,6 +279,8 @@ def start(
     status = _wait_while_stopping(inventory, cloud, report, clock)
     _refuse_missing(status)
     if inventory.budget is not None:
+        from ..costs import budget
+
         wanted = hours or deadlines.default_hours(inventory)
         hours = budget.within(inventory, wanted, time.time(), report)
     deadlines.arm(inventory, cloud, hours, report)
@@ -393,6 +411,8 @@ def extend(
         if not yes and not confirm(question, hint=hint):
             raise UsageError("nothing was changed", hint=hint)
 
+    from ..costs import budget
+
     left = budget.hours_left(status.inventory, time.time())
     cloud = base.cloud_of(status.inventory)
     running = running_part(status) if status.inventory.kind.in_cloud else None
@@ -433,7 +453,9 @@ def print_status(
     some = len(status.not_running) < len(status.instance_states)
     if price := stop_policy.price(status.inventory):
         report(f"cost: {price[2:]} when all run" + ("" if some else "; none runs now"))
-    if noted := ledger.note(status.inventory, status.instance_states):
+    if noted := _noted(status.inventory, status.instance_states):
+        from ..costs import bill
+
         report(f"cost so far: {bill.so_far(noted, time.time())}")
     bad = {
         n: d

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from railhead.documents.lazy import dataclass
-from railhead.money.host import scaled
 
 from ..clouds import base
 from ..clouds import machines as machines_of_cloud
@@ -346,8 +345,11 @@ def _inventory(state: StackState, document: Inventory | None, hosts: tuple[Host,
     """The document's inventory with these hosts; without a document, what the state says."""
     if document and hosts == document.hosts:
         return document
-    one = state.price
-    price = one and scaled(one, 1, len(hosts))
+    price = state.price
+    if price is not None:
+        from railhead.money.host import scaled  # imported late: most hosts cost nothing
+
+        price = scaled(price, 1, len(hosts))
     base = document or Inventory(
         state.cluster or state.stack,
         hosts,

@@ -6,28 +6,28 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from railhead.documents.options.runs import EndingOptions
 from railhead.documents.runs.result import Result
 from railhead.documents.runs.run import Stop
 from railhead.documents.runs.state import Machines
 from railhead.documents.times import moment
-from railhead.money import host
 
 from ..clouds import base
 from ..clouds.base import STOPPED, Deadline, most_urgent
 from ..console.output import Reporter, print_result
 from ..console.wait import Clock
-from ..costs import budget, ledger
 from ..errors import Command, Hint, HostsFailed, RailheadError, UsageError
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
-from ..runs.launch import StopPolicy
 from ..runs.run import Run, read_state
 from ..ssh.session import Session
 from ..untrusted.run_files import read_result, read_run_document
 from . import deadlines, stack_machines
+
+if TYPE_CHECKING:
+    from ..runs.launch import StopPolicy
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 READ_SECONDS = 10.0  # until the chief answers, which may be stopping
@@ -41,6 +41,8 @@ def stop_policy_of(ending: EndingOptions) -> StopPolicy:
     """What happens to the machines at the end of a run; UsageError for a contradiction."""
     if ending.keep is not None and not ending.stop:
         raise UsageError("--keep and --no-stop contradict each other: give one of them")
+    from ..runs.launch import StopPolicy  # imported late: with all that starts a run
+
     minutes = DEFAULT_KEEP if ending.keep is None else int(ending.keep)
     return StopPolicy(
         minutes,
@@ -59,11 +61,13 @@ def within_budget(inventory: Inventory, policy: StopPolicy, now: float) -> StopP
     Raises:
         UsageError: a price is not known, or the budget is too small for a run.
     """
+    if inventory.budget is None and policy.budget is None:
+        return policy
+    from ..costs import budget  # imported late, as all of prices: most hosts cost nothing
+
     left = budget.hours_left(inventory, now)
     own = None if policy.budget is None else budget.hours_of(policy.budget, inventory)
-    hours = min((each for each in (left, own) if each is not None), default=None)
-    if hours is None:
-        return policy
+    hours = min(each for each in (left, own) if each is not None)
     budget.refuse_small(policy.budget or inventory.budget or 0, hours, policy.keep_hours, inventory)
     limited = replace(policy, spent_at=now + min(hours, A_YEAR) * 3600)
     return limited if policy.max_hours is None else limited.from_now(now)
@@ -189,6 +193,8 @@ def wait_after_run(
         machines = base.cloud_of(stack_machines.of_now(inventory, report))
         cloud = _Stopping(machines, run, chief)
         states = wait_for_stop(cloud, report, clock=clock)
+        from ..costs import ledger
+
         ledger.note(inventory, states)
         for name, why in cloud.left.items():
             status = Command("status", **inventory.target)
@@ -235,6 +241,10 @@ def _fetched(run: Run, name: str, parse: Callable[[str], T]) -> T | None:
 
 def price(inventory: Inventory) -> str:
     """The price of all machines together: `, 7.82 USD per hour`; empty where it costs nothing."""
+    if inventory.price is None:
+        return ""
+    from railhead.money import host
+
     parts = host.read(inventory.price, len(inventory.hosts))
     return f", {host.per_hour(parts, len(inventory.hosts)).text('per hour')}" if parts else ""
 

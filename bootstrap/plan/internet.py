@@ -4,7 +4,6 @@ Pure."""
 from __future__ import annotations
 
 import re
-import ssl
 from urllib.parse import urlsplit
 
 from railhead.documents.lazy import dataclass
@@ -83,6 +82,8 @@ def check_certificates(name: str, text: str) -> str:
         raise UsageError(f"--ca {name} has a private key, which must not be sent to a host: {rule}")
     if "-----BEGIN CERTIFICATE-----" not in text:
         raise UsageError(f"--ca {name} has no certificate: {rule}")
+    import ssl  # imported late: few commands name certificates
+
     try:
         ssl.create_default_context(cadata=text)
     except (ssl.SSLError, ValueError) as error:

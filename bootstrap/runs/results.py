@@ -31,10 +31,7 @@ from ..untrusted.manifest import (
 )
 from ..untrusted.run_files import read_result, read_run_document
 from ..untrusted.unpack import Hostile
-from .failures.hints import cause_of, next_step
-from .metrics.events import EVENT_FILE, event_file
 from .metrics.options import MOST_METRICS
-from .metrics.plots import curves
 from .run import Run
 
 SHOWN_ATTEMPTS = 5
@@ -202,6 +199,9 @@ def undrawn(stage: Path, run: Run) -> list[str]:
 
 def draw(stage: Path, run: Run) -> None:
     """Draw the curves of metrics.jsonl and write its TensorBoard events; replaces older files."""
+    from .metrics.events import EVENT_FILE, event_file  # imported late: a run starts without them
+    from .metrics.plots import curves
+
     if picture := curves(run.results / "metrics.jsonl", run.run_id):
         unpack.place_text(picture, stage, run.results, "curves.svg")
     if (events := event_file(run.results)) is not None:
@@ -252,6 +252,8 @@ def judge(run: Run, result: Result | None) -> str:
             + (f": {result.why}" if result.why else "")
         )
     if result.state == "failed":
+        from .failures.hints import next_step
+
         tried = any(attempt.kind == "keras" for attempt in result.attempts)
         keras = None if tried else keras_of(run)
         raise RunFailed(_failure(run, result), hint=next_step(run, result, keras))
@@ -298,6 +300,8 @@ def _below(evaluation: Evaluation) -> str:
 
 
 def _failure(run: Run, result: Result) -> str:
+    from .failures.hints import cause_of  # imported late: most runs have no failure to explain
+
     culprit = result.culprit or Culprit(None, None, ())
     where = f" on {culprit.host}" if culprit.host else ""
     if culprit.stall:

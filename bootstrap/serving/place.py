@@ -14,7 +14,6 @@ from ..errors import Command
 from ..facts.host import HostFacts
 from ..inventory.hosts import Inventory
 from ..lifecycle import reach, timer
-from ..provision.host_step import KERAS
 from ..ssh import connect
 from ..ssh.connect import STARTING, start_agent
 from ..ssh.local_session import local_session
@@ -61,6 +60,8 @@ class EndpointPlace:
         has_one = ["sh", "-c", 'test -d ~/.keras || test "$KERAS_HOME"']
         if self.session.run(has_one).rc == 0:
             return {}
+        from ..provision.host_step import KERAS  # imported late: `fab status` starts no endpoint
+
         return {name: self.absolute(path) for name, path in KERAS.items()}
 
     def absolute(self, path: str) -> str:

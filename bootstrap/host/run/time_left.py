@@ -8,8 +8,6 @@ import re
 
 from railhead.documents.runs.run import RunDocument
 
-from ..base import bounded
-
 TOOL = "/usr/local/sbin/railhead-deadline"  # on machines of a cloud
 SHOWN = re.compile(r"stops=(\d{1,10}) now=(\d{1,10}) late=(yes|no) timer=([a-z-]{1,20})")
 ANSWER = 5.0  # seconds
@@ -20,6 +18,8 @@ def seconds_left(run: RunDocument, seconds: float, tool: str = TOOL) -> float | 
     run; None without a limit."""
     limits = [] if run.max_hours is None else [run.max_hours * 3600 - seconds]
     if os.path.exists(tool):
+        from ..base import bounded  # imported late: the computer of the user reads SHOWN alone
+
         try:
             shown = SHOWN.search(bounded.run([tool, "show"], ANSWER).out)
         except OSError:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from railhead.documents.carbon.energy import MOST, energy_text, two_digits
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.times import seconds
-from railhead.money import host
 
 from ...console.text import clean
 from ...ssh.session import Session
@@ -18,23 +15,27 @@ from ..run import Run
 # The last one in the last megabyte of the records; nothing where they are gone.
 CARBON = """tail -c 1000000 ~/.railhead/runs/"$1"/results/metrics.jsonl 2>/dev/null |
 grep '^{"kind": "carbon"' | tail -n 1"""
-LONGEST = Decimal(10**5)  # hours: the times are those of a host
+LONGEST = 10**5  # hours: the times are those of a host
 
 
 class CostSoFar:
     """What the hosts of a run have cost since it was created."""
 
     def __init__(self, run: RunDocument) -> None:
-        parts = tuple(map(host.read_part, run.prices))
-        self.per_hour = host.per_hour(parts, len(run.hosts))
-        self.since = seconds(run.created)
+        self.since = seconds(run.created) if run.prices else None
+        if run.prices:
+            from railhead.money import host  # imported late: most hosts cost nothing
+
+            self.per_hour = host.per_hour(tuple(map(host.read_part, run.prices)), len(run.hosts))
 
     def at(self, time_: float | None) -> str:
         """`, 0.31 USD`, at a time of a record; empty where the hosts cost nothing."""
         if self.since is None:
             return ""
+        from decimal import Decimal
+
         hours = (Decimal(str(time_ or 0)) - Decimal(str(self.since))) / 3600
-        cost = self.per_hour * min(max(hours, Decimal(0)), LONGEST)
+        cost = self.per_hour * min(max(hours, Decimal(0)), Decimal(LONGEST))
         return f", {clean(str(cost))}" if cost.high or cost.unknown else ""
 
 
