@@ -23,7 +23,8 @@ from ..untrusted.unpack import Hostile
 from . import takeover
 from .run import Run
 
-LIST = 'cd "$HOME/.railhead/runs" 2>/dev/null && ls -1'
+# Those with a document: a folder without one is of a run that has not been started yet.
+LIST = 'for f in "$HOME"/.railhead/runs/*/run.json; do d=${f%/run.json}; echo "${d##*/}"; done'
 DOCUMENT = 1_000_000  # bytes of a run document in a bucket
 PAGES = 1000  # of a thousand objects each, that are listed
 

@@ -9,15 +9,17 @@ import contextlib
 import json
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-from railhead.documents.agent.commands import Release, Start
-from railhead.documents.agent.files import TextFile
+from railhead.documents.agent.commands import Release, Start, Started
+from railhead.documents.agent.commands import Run as RunCommand
+from railhead.documents.agent.files import TextFile, Write
 from railhead.documents.agent.network import Dial, Listen, Ports
+from railhead.documents.agent.request import Request
 from railhead.documents.agent.runs import DropTemporary, MakeTemporary, PlacePrograms
 from railhead.documents.codec import decode, encode
 from railhead.documents.lazy import dataclass
@@ -109,11 +111,36 @@ def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
     return everywhere(cluster.sessions, connect, what=what, error=HostsNotReady)
 
 
+@contextlib.contextmanager
+def begun(cluster: ConnectedCluster, results: Path) -> Iterator[Run]:
+    """A new run. While this block does what comes before its start, its chief logs in to the hosts;
+    an error removes its folder."""
+    run_id = launch.new_run_id()
+    run = Run(run_id, results / run_id)
+    with _removed_on_error(cluster, run):
+        if len(cluster.peers) > 1:
+            files = Write(tuple(login_files(cluster, run)))
+            cluster.sessions.chief.call_all(files, _logins(BEGIN_LOGINS, cluster, run))
+        yield run
+
+
+@contextlib.contextmanager
+def _removed_on_error(cluster: ConnectedCluster, run: Run) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        _remove_interrupted(cluster, run)
+        raise
+    except BaseException:
+        remove_run(cluster.sessions, run)
+        raise
+
+
 def start(
     cluster: ConnectedCluster,
     request: RunRequest,
     data: Sequence[RunData],
-    results: Path,
+    run: Run,
     stop_policy: launch.StopPolicy,
     restore: Restore | None = None,
 ) -> Run:
@@ -121,11 +148,12 @@ def start(
 
     Args:
         data: `data` of run.json.
+        run: that of `begun`.
         restore: places the checkpoints of an earlier run, after all other files are in place.
     """
-    document = document_of(launch.new_run_id(), cluster, request, data, stop_policy)
-    _require_readable(document)
-    run = Run(document.run_id, results / document.run_id)
+    with _removed_on_error(cluster, run):
+        document = document_of(run.run_id, cluster, request, data, stop_policy)
+        _require_readable(document)
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
     standby = _standby_of(cluster, request, data, stop_policy, document)
     takeover.end_earlier_standbys(cluster)
@@ -133,15 +161,14 @@ def start(
         run.run_id, document.cluster, str(run.results), encode(document), encode(request.record)
     )
     local_state.save_run(record)
-    held: list[int] = []
     try:
-        prepared = partial(_hold_supervisor, cluster, run, held)
-        lay_out(cluster, request, document, run, restore, standby, prepared)
+        held = lay_out(cluster, request, document, run, restore, standby, _supervisor(cluster, run))
     except BaseException:
         local_state.forget_run(run.run_id)
         raise
     with takeover.ended_on_error(standby.cluster if standby else None, run):
-        cluster.sessions.chief.call(Release(held[0]))
+        assert held is not None
+        cluster.sessions.chief.call(Release(held))
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
 
@@ -163,22 +190,19 @@ def _standby_of(
     return Lead(second, replace(of_second, created=document.created))
 
 
-def _hold_supervisor(cluster: ConnectedCluster, run: Run, held: list[int]) -> None:
-    """Start the program that supervises the run, on its chief: it loads its modules while logins
-    are checked, and waits. Adds its process to `held`; it ends if that one is never released."""
-    started = cluster.sessions.chief.call(
-        Start(
-            argv=(
-                *(cluster.python_of(cluster.chief), "-I", "-S"),
-                *(f"{run.folder}/{NAME}", SUPERVISOR, HELD),
-            ),
-            cwd=run.folder,
-            env={**run.environment, "TMPDIR": f"{run.folder}/tmp"},
-            log=run.supervisor_log,
-            held=True,
-        )
+def _supervisor(cluster: ConnectedCluster, run: Run) -> Start:
+    """The program that supervises the run, on its chief: it loads its modules while logins are
+    checked, and waits. It ends if it is never released."""
+    return Start(
+        argv=(
+            *(cluster.python_of(cluster.chief), "-I", "-S"),
+            *(f"{run.folder}/{NAME}", SUPERVISOR, HELD),
+        ),
+        cwd=run.folder,
+        env={**run.environment, "TMPDIR": f"{run.folder}/tmp"},
+        log=run.supervisor_log,
+        held=True,
     )
-    held.append(started.pid)
 
 
 def _require_readable(document: RunDocument) -> None:
@@ -194,11 +218,11 @@ def lay_out(
     run: Run,
     restore: Restore | None = None,
     standby: Lead | None = None,
-    prepared: Callable[[], None] = lambda: None,
-) -> None:
+    held: Start | None = None,
+) -> int | None:
     """Send the files of a run, check that the chief, and its standby, can log in on every host, and
     start the standby: it lists the files of the program before the ranks start. On an error remove
-    the files. `prepared` is called when the files are there."""
+    the files. `held` is started on the chief as soon as its files are there: its pid."""
     sessions = cluster.sessions
     leads = [lead for lead in (standby, Lead(cluster, document)) if lead]
 
@@ -206,13 +230,12 @@ def lay_out(
         found = [lead for lead in leads if lead.cluster.chief == name]
         return [file for one in found for file in chief_files(one.cluster, one.document, run)]
 
-    try:
-        everywhere(
-            sessions,
-            lambda s: send_program(s, request, document, run, of_leads(s.host.name)),
-            what="sending the run",
-        )
-        prepared()
+    def send(s: Session) -> list[Any]:
+        also = [held] if held and s.host.name == cluster.chief else []
+        return send_program(s, request, document, run, of_leads(s.host.name), also)
+
+    with _removed_on_error(cluster, run):
+        replies = everywhere(sessions, send, what="sending the run")
         for lead in leads:
             check_logins(lead.cluster, run)
         if standby:
@@ -227,12 +250,8 @@ def lay_out(
         with takeover.ended_on_error(standby.cluster if standby else None, run):
             if standby:
                 takeover.start_standby(standby.cluster, run)
-    except KeyboardInterrupt:
-        _remove_interrupted(cluster, run)
-        raise
-    except BaseException:
-        remove_run(sessions, run)
-        raise
+        pids = [one.pid for one in replies.get(cluster.chief, ()) if isinstance(one, Started)]
+        return next(iter(pids), None)
 
 
 def _remove_interrupted(cluster: ConnectedCluster, run: Run) -> None:
@@ -276,7 +295,18 @@ check() {{
   esac
   echo "$name $(tail -n 1 "login_check.$name")"
 }}
-for name in "$@"; do check & done >login_check.txt; wait; [ ! -s login_check.txt ]"""
+for name in "$@"; do check & done >login_check.txt; wait"""
+# In the background: `END_LOGINS` waits for it, or begins it where it has not.
+BEGIN_LOGINS = f"""exec 9>login_check.lock && flock 9 || exit
+{{ ( {LOGIN_CHECK} ) 9>&-; : >login_check.done; }} </dev/null >/dev/null 2>&1 &"""
+END_LOGINS = f"""if flock login_check.lock test -e login_check.done; then rm login_check.done; else
+{LOGIN_CHECK}
+fi; [ ! -s login_check.txt ]"""
+
+
+def _logins(script: str, cluster: SurveyedCluster, run: Run) -> RunCommand:
+    names = map(hostfile.alias, range(len(cluster.peers)))
+    return RunCommand(("sh", "-c", script, "login_check", *names), cwd=run.folder)
 
 
 def check_logins(cluster: ConnectedCluster, run: Run) -> None:
@@ -286,7 +316,7 @@ def check_logins(cluster: ConnectedCluster, run: Run) -> None:
         return
     aliases = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers)}
     path, chief = f"{run.folder}/login_check.txt", cluster.sessions[cluster.chief]
-    if chief.run(["sh", "-c", LOGIN_CHECK, "login_check", *aliases], cwd=run.folder).rc == 0:
+    if chief.call(_logins(END_LOGINS, cluster, run)).rc == 0:
         return
     lines = (chief.read(path) or "").splitlines()
     failed = dict(line.partition(" ")[::2] for line in lines)
@@ -400,21 +430,24 @@ def send_program(
     document: RunDocument,
     run: Run,
     more: Sequence[TextFile] = (),
-) -> None:
-    """Write the run's folder on one host: the program, the files that start a rank, and more."""
-    session.send_tree(request.bundle, f"{run.folder}/work")
+    begun: Sequence[Request[Any, Any]] = (),
+) -> list[Any]:
+    """Write the run's folder on one host: the program, the files that start a rank, and more; the
+    replies to operations that need these files, but not the program."""
     if needs_reader(document):
         session.send_tree(pack_training(REPO), f"{run.folder}/reader")
     if document.keras_auto:
         files = json.dumps(encode(request.bundle.files))
         more = (*more, TextFile(f"{run.folder}/{BUNDLE}", files))
-    session.write(
+    starting = (
         document_file(run, "run.json", document),
         TextFile(f"{run.folder}/rank.sh", rank_starter(document), 0o755),
         *(TextFile(f"{run.folder}/{n}/.keep", "") for n in ("results", "logs", "checkpoints")),
         *more,
     )
-    session.call(PlacePrograms(run.folder))
+    _, _, *replies = session.call_all(Write(starting), PlacePrograms(run.folder), *begun)
+    session.send_tree(request.bundle, f"{run.folder}/work")
+    return replies
 
 
 def needs_reader(document: RunDocument) -> bool:
@@ -454,12 +487,20 @@ def chief_files(cluster: SurveyedCluster, document: RunDocument, run: Run) -> li
         networks=hostfile.networks(cluster.peers, cluster.facts),
         series=open_mpi.series(cluster.facts[cluster.chief]),
     )
-    key = f"{home}/.railhead/cluster/key"
-    config = hostfile.ssh_config(cluster.peers, key=key, pins=f"{folder}/known_hosts")
     slots = [host.slots for host in document.hosts]
     return [
         TextFile(f"{run.folder}/mpirun.json", json.dumps(argv)),
         TextFile(f"{run.folder}/hostfile", hostfile.hostfile(slots)),
+        *login_files(cluster, run),
+    ]
+
+
+def login_files(cluster: SurveyedCluster, run: Run) -> list[TextFile]:
+    """What ssh reads on the chief."""
+    home = cluster.facts[cluster.chief].home
+    pins = f"{home}/.railhead/runs/{run.run_id}/known_hosts"
+    config = hostfile.ssh_config(cluster.peers, key=f"{home}/.railhead/cluster/key", pins=pins)
+    return [
         TextFile(f"{run.folder}/ssh_config", config),
         TextFile(f"{run.folder}/known_hosts", hostfile.known_hosts(cluster.peers)),
     ]

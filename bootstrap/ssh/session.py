@@ -48,7 +48,7 @@ from railhead.documents.codec import encode
 
 from ..console import log
 from ..console.output import Reporter, TransferReporter
-from ..errors import Command, RailheadError, UsageError
+from ..errors import Command, RailheadError
 from ..facts import egress
 from ..facts.egress import Egress
 from ..facts.host import HostFacts, parse, script
@@ -212,12 +212,12 @@ class Session:
         return parse(self._sh(OPEN, script()))
 
     def egress(self) -> Egress:
-        """Test the outbound access of this host; UsageError if the answer is not valid."""
+        """Test the outbound access of this host; Hostile if the answer is not valid."""
         output = self._sh(OPEN, egress.SCRIPT)
         try:
             return egress.parse(output)
         except ValueError:
-            raise UsageError("its outbound access could not be tested") from None
+            raise unpack.Hostile("a test of its network that is not valid") from None
 
     @property
     def has_agent(self) -> bool:
@@ -258,11 +258,44 @@ class Session:
         bounds = self._channel.operation(request.bounds, silence=silence, bytes=bytes)
         with self._logged(f"agent {request.op}{_log_details(request)}") as notes:
             with bounds:
-                self._send(json.dumps({"op": request.op, **encode(request)}).encode() + b"\n")
+                self._send(_line(request))
                 reply = self._reply(request, on_event)
             if isinstance(reply, CommandResult):
                 notes.append(f"exit {reply.rc}")
             return reply
+
+    def call_all(self, *requests: Request[Any, Any]) -> list[Any]:
+        """Carry out several short operations in one round trip: the host has all of them before it
+        answers the first. Their events are ignored, and none of them is sent bytes besides. One
+        that fails keeps the host from none of the others.
+
+        Raises:
+            As `call`, after all answers: the first error of an operation.
+        """
+        assert self._agent, "start_agent first"
+        bounds = [request.bounds for request in requests]
+        whole = Bounds(
+            max(one.silence for one in bounds),
+            sum(one.seconds for one in bounds),
+            sum(one.bytes for one in bounds),
+        )
+        names = "; ".join(f"{request.op}{_log_details(request)}" for request in requests)
+        with self._logged(f"agent {names}"), self._channel.operation(whole):
+            self._send(b"".join(map(_line, requests)))
+            return self._replies(requests)
+
+    def _replies(self, requests: Sequence[Request[Any, Any]]) -> list[Any]:
+        replies, errors = [], []
+        for request in requests:
+            try:
+                replies.append(self._reply(request, None))
+            except (ConnectionLost, unpack.Hostile):
+                raise
+            except RailheadError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return replies
 
     def read(self, path: str, *, silence: float | None = None) -> str | None:
         """The text of a small file on the host; None if it does not exist."""
@@ -430,6 +463,10 @@ class Session:
         except unpack.Hostile:
             self.close()  # what follows may be the rest of it
             raise
+
+
+def _line(request: Request[Any, Any]) -> bytes:
+    return json.dumps({"op": request.op, **encode(request)}).encode() + b"\n"
 
 
 def _before(mark: str, report: Reporter) -> Reporter:

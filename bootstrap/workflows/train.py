@@ -125,12 +125,13 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     cluster = make_ready(cluster, options.options)
     cluster.start_agents()
     _refuse_cpu_fallback(cluster)
-    start.refuse_closed_pairs(cluster)
     data = _place_data(options.request, cluster)
+    with start.begun(cluster, options.results) as run:
+        start.refuse_closed_pairs(cluster)
     if options.earlier:
         print_lines(*changed_data(options.earlier, data))
     request, policy = options.request, options.stop_policy.from_now(time.time())
-    return start.start(cluster, request, data, options.results, policy, restore)
+    return start.start(cluster, request, data, run, policy, restore)
 
 
 def _refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
@@ -147,6 +148,7 @@ def _place_data(request: RunRequest, cluster: ConnectedCluster) -> list[RunData]
         return []
     from ..data.place import place_data  # imported late: most runs have none
 
+    start.refuse_closed_pairs(cluster)  # before data of hours is sent
     return place_data(request.data, cluster)
 
 

@@ -15,7 +15,7 @@ from standins.stores.servers import free_port
 from bootstrap.clouds.local import host as local_host
 from bootstrap.console.wait import wait_until
 from bootstrap.host.base.programs import SHARED
-from bootstrap.runs.start import LOGIN_CHECK
+from bootstrap.runs.start import BEGIN_LOGINS, END_LOGINS, LOGIN_CHECK
 
 SSH_CONFIG = """Host railhead-2
   HostName 127.0.0.1
@@ -66,15 +66,18 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         process.wait()
 
 
-def check(folder: Path) -> str:
-    """What the check writes: nothing for a host that lets the chief in."""
-    argv = ["sh", "-c", LOGIN_CHECK, "login_check", "railhead-2"]
-    code = subprocess.run(argv, cwd=folder, timeout=60).returncode
+def check(folder: Path, *, begun: bool = False) -> str:
+    """What the check writes: nothing for a host that lets the chief in. `begun`: a first command
+    has returned at once, and the second waits for what it does."""
+    for script in (BEGIN_LOGINS, END_LOGINS) if begun else (END_LOGINS,):
+        argv = ["sh", "-c", script, "login_check", "railhead-2"]
+        code = subprocess.run(argv, cwd=folder, timeout=60).returncode
     text = (folder / "login_check.txt").read_text()
     assert code == bool(text)
     return text
 
 
+@pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize(
     ("setting", "output"),
     [
@@ -86,11 +89,29 @@ def check(folder: Path) -> str:
     ids=["of today", "against quantum computers only", "of yesterday", "another key"],
 )
 def test_the_chief_logs_in_whatever_key_exchange_a_host_wants(
-    serve: Serve, tmp_path: Path, setting: str, output: str
+    serve: Serve, tmp_path: Path, setting: str, output: str, begun: bool
 ) -> None:
     serve(setting)
-    reported = check(tmp_path)
+    reported = check(tmp_path, begun=begun)
     assert reported == output or (output and reported.startswith(output.format(user=local_user())))
+
+
+def test_the_second_check_of_a_run_is_not_answered_by_the_first(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """A run in progress gets another host, whose name the first check has let in."""
+    stop = serve("LogLevel=INFO")
+    assert check(tmp_path, begun=True) == ""
+    stop()
+    subprocess.run(["ssh", "-F", "ssh_config", *SHARED, "-O", "exit", "railhead-2"], cwd=tmp_path)
+    assert check(tmp_path).startswith("railhead-2 ssh: connect to host 127.0.0.1 port")
+
+
+def test_a_check_that_was_killed_is_made_again(serve: Serve, tmp_path: Path) -> None:
+    """It had written nothing yet, as one that has let all in."""
+    (tmp_path / "login_check.lock").touch()
+    (tmp_path / "login_check.txt").touch()
+    assert check(tmp_path).startswith("railhead-2 ssh: connect to host 127.0.0.1 port")
 
 
 def test_a_host_without_sshd_is_named_with_the_last_line_of_ssh(

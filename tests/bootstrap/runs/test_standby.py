@@ -124,7 +124,10 @@ def test_a_run_whose_standby_does_not_begin_leaves_nothing(
         record=None,
     )
     with pytest.raises(HostsNotReady) as refusal:
-        start.start(second, request, (), tmp_path / "results", launch.StopPolicy(stop=False))
+        with start.begun(second, tmp_path / "results") as run:
+            pass
+        run = replace(run, run_id="r1")  # that of the document
+        start.start(second, request, (), run, launch.StopPolicy(stop=False))
     assert refusal.value.outcomes["here"] == f"the standby {why}" and refusal.value.hint
     assert not Path((tmp_path / "memory").read_text().strip()).exists(), "secrets"
     assert not (tmp_path / ".railhead/runs/r1").exists() and not local_state.is_recorded("r1")

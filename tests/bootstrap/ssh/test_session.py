@@ -34,7 +34,8 @@ from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.session import LOGIN, ConnectionLost, Session
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent.commands import CommandResult, Line, Start
-from railhead.documents.agent.files import Placed, TextFile
+from railhead.documents.agent.commands import Run as RunCommand
+from railhead.documents.agent.files import Placed, Read, TextFile, Write
 
 
 @pytest.fixture
@@ -229,6 +230,23 @@ def test_an_operation_that_fails_is_reported_and_the_channel_continues(
     with pytest.raises(RailheadError, match="write: .*File exists"):
         agent.write(TextFile("~/file/below", "x"))
     assert agent.run(["true"]).rc == 0
+
+
+def test_operations_of_one_round_trip_are_answered_in_their_order(
+    agent: Session, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those with events, and after one that fails."""
+    written, echo = TextFile("~/both", "text"), RunCommand(("echo", "in"))
+    sent: list[bytes] = []
+    send = agent._send
+    monkeypatch.setattr(agent, "_send", lambda data: (sent.append(data), send(data)))
+    found = agent.call_all(Write((written,)), Read("~/both"), echo, Read("~/none"))
+    assert [found[1].text, found[2], found[3].text] == ["text", CommandResult(0, ("in",)), None]
+    below = Write((TextFile("~/both/below", ""),))
+    with pytest.raises(RailheadError, match=r"^write: .*/both"):
+        agent.call_all(below, Write((TextFile("~/after", "it"),)))
+    assert (there / "after").read_text() == "it"
+    assert len(sent) == 2 and agent.read("~/both") == "text"
 
 
 def test_a_command_answers_its_code_and_its_last_lines(agent: Session) -> None:
