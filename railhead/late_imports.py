@@ -31,7 +31,8 @@ class _NotForParamiko:
             if version := _version_beside(modules["paramiko"].__path__[0]):
                 from importlib.machinery import ModuleSpec
 
-                return ModuleSpec(METADATA, _Version(version))
+                loader: Any = _Version(version)
+                return ModuleSpec(METADATA, loader)
         elif name == "paramiko.transport":
             _Version.forget()
         return None
@@ -63,4 +64,4 @@ class _Version:
         """Whoever imports importlib.metadata after Paramiko gets the whole one."""
         if isinstance(getattr(sys.modules.get(METADATA), "__loader__", None), _Version):
             del sys.modules[METADATA]
-            del sys.modules["importlib"].metadata  # type: ignore[attr-defined]
+            del sys.modules["importlib"].metadata

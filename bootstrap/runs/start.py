@@ -271,14 +271,17 @@ def _send_secrets(
     """Create the run's temporary folders, with a file of the secrets for each rank of this host and
     on the chief for the supervisor. Each reader removes its own. The last step before the start,
     because folders of runs without a process are soon removed."""
-    session.call(MakeTemporary(run.folder))
-    if secrets:
+    folders = MakeTemporary(run.folder)
+    if not secrets:
+        session.call(folders)
+    else:
         text = json.dumps(dict(secrets))
         at = [host.name for host in document.hosts].index(session.host.name)
         names = {*document.secret_files(at)}
         if document.takeover and at == 1:  # the standby reads those of the supervisor
             names.add("secrets.json")
-        session.write(*(TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names))
+        files = (TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names)
+        session.call_all(folders, Write(tuple(files)))
 
 
 # Logs in to all hosts at once, as mpirun does, which then uses these connections. The file gets the

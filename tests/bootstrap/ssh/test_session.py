@@ -239,7 +239,12 @@ def test_operations_of_one_round_trip_are_answered_in_their_order(
     written, echo = TextFile("~/both", "text"), RunCommand(("echo", "in"))
     sent: list[bytes] = []
     send = agent._send
-    monkeypatch.setattr(agent, "_send", lambda data: (sent.append(data), send(data)))
+
+    def noted(data: bytes) -> None:
+        sent.append(data)
+        send(data)
+
+    monkeypatch.setattr(agent, "_send", noted)
     found = agent.call_all(Write((written,)), Read("~/both"), echo, Read("~/none"))
     assert [found[1].text, found[2], found[3].text] == ["text", CommandResult(0, ("in",)), None]
     below = Write((TextFile("~/both/below", ""),))
