@@ -12,6 +12,7 @@ from railhead.documents.outputs import (
     RunStatus,
     StatusOutput,
 )
+from railhead.documents.runs.manifest import Uploads
 
 from ..clouds.base import UNKNOWN, Deadline
 from ..clouds.bucket import bucket_of
@@ -19,6 +20,7 @@ from ..console.output import note_output, print_lines
 from ..console.text import clean, count
 from ..errors import Command, HostsFailed, HostsNotReached
 from ..facts.host import HostFacts
+from ..host.base.programs import WHOLE
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
 from ..lifecycle import deadlines, power, stop_policy, timer
@@ -26,7 +28,7 @@ from ..lifecycle.stack_machines import StackMachines
 from ..runs import checkpoints, elsewhere, results, takeover
 from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
-from ..runs.metrics.cost import carbon_lines
+from ..runs.metrics.cost import carbon_command, carbon_lines
 from ..runs.run import Run, find_run, known_run, state_of
 from ..serving import on_host, records
 from ..serving.state import status_line
@@ -34,9 +36,12 @@ from ..ssh import connect
 from ..ssh.connect import start_agent
 from ..ssh.local_session import HERE, local_session
 from ..ssh.session import Session
+from ..untrusted.decode import parsed
+from ..untrusted.run_files import read_state
 from ..untrusted.unpack import Hostile
 
 HOST_SECONDS = 180.0  # on each host, after the logins
+LIST_SECONDS = 30.0
 
 
 def show(
@@ -180,18 +185,16 @@ def _show_hosts(
             line = _host_line(facts) if facts else f"UNREACHABLE {outcome}"
             print_lines(f"[{name}] {line}")
             report.add_host(name, facts, outcome)
+        listed, there = _listed(sessions)
         if run_id is None or run is None:
-            run = _newer(run, elsewhere.on_hosts(sessions, run_id))
+            known = run.run_id if run else ""
+            run = _newer(run, elsewhere.in_lists(sessions, listed, run_id, known))
         run = takeover.current_of(sessions, whole, run) if run else None
         if inventory.kind.in_cloud:
             _show_timers(sessions, report)
-        there = _endpoints_on(sessions)
         chief = _chief(whole, run)
         if run and chief in sessions:
-            start_agent(sessions[chief], hosts[chief])
-            report.add_run(run, _show_run(sessions[chief], run))
-            if standby := takeover.lost_standby(sessions[chief], run, hosts):
-                print_lines(f"no standby: {standby} does not take over the run if {chief} is lost")
+            report.add_run(run, _show_run(sessions[chief], run, hosts))
         elif run and chief in inventory.names:
             _show_lost_chief(chief, run, takeover.ready_standby(run, hosts))
             report.add_run(run, f"its chief, {chief}, is not reached")
@@ -207,13 +210,21 @@ def _newer(run: Run | None, there: Elsewhere | None) -> Run | None:
     return there.run if there and (run is None or there.run_id > run.run_id) else run
 
 
-def _endpoints_on(sessions: connect.Sessions) -> Mapping[str, Sequence[str]]:
-    """The names of the endpoints by host. A failure is printed: the run is shown anyway."""
-    try:
-        return connect.everywhere(sessions, on_host.names_on, what="reading the endpoints")
-    except HostsFailed as error:
-        print_lines(*str(error).splitlines())
-        return {}
+def _listed(
+    sessions: connect.Sessions,
+) -> tuple[dict[str, elsewhere.Listed], dict[str, Sequence[str]]]:
+    """The runs and the names of the endpoints by host. A failure is printed: what is known is shown
+    anyway."""
+
+    def lists(session: Session) -> tuple[elsewhere.Listed, Sequence[str]]:
+        (runs, _), (endpoints, _) = session.shell_all(elsewhere.LIST, on_host.LIST)
+        return elsewhere.read_list(runs), on_host.read_list(endpoints)
+
+    with sessions.within(LIST_SECONDS):
+        found, failed = connect.attempts(sessions, lists)
+    print_lines(*(f"[{name}] its runs and endpoints: {error}" for name, error in failed.items()))
+    runs = {name: of_host for name, (of_host, _) in found.items()}
+    return runs, {name: endpoints for name, (_, endpoints) in found.items()}
 
 
 def _show_timers(sessions: connect.Sessions, report: StatusReport) -> None:
@@ -291,11 +302,28 @@ def _show_lost_chief(chief: str, run: Run, standby: str) -> None:
     )
 
 
-def _show_run(chief: Session, run: Run) -> str:
-    state = state_of(chief, run)
+def _show_run(chief: Session, run: Run, hosts: Mapping[str, HostFacts]) -> str:
+    """Show what the files of a run on its chief say, which are read at once; returns its state.
+    `hosts`: the facts of hosts."""
+    names = ("state.json", checkpoints.UPLOADS, WHOLE, "run.json")
+    *files, listed, energy = chief.shell_all(
+        *(f"cat {run.folder}/{name} 2>/dev/null" for name in names),
+        *(checkpoints.list_command(run), carbon_command(run)),
+    )
+    texts = ["" if code else "\n".join(lines) for lines, code in files]
+    found = read_state(texts[0]) if texts[0] else None
+    if found and not found.has_ended and not chief.has_agent:
+        start_agent(chief, hosts.get(chief.host.name))
+    state = state_of(chief, run, found)
     where = results.where(run, chief.host.name)
     if not local_state.is_recorded(run.run_id):
         where = f"{where}; started on another computer"
-    print_lines(f"run {run.run_id}: {state}; results {where}", *stop_policy.phase(chief, run))
-    print_lines(*checkpoints.status_lines(chief, run), *carbon_lines(chief, run))
+    print_lines(f"run {run.run_id}: {state}; results {where}", *stop_policy.phase(found))
+    uploads = parsed(Uploads, texts[1], f"a file {checkpoints.UPLOADS}") if texts[1] else Uploads()
+    on_chief = checkpoints.of_list(chief.host.name, listed[0])
+    print_lines(*checkpoints.lines_of(on_chief, uploads), *carbon_lines(energy[0]))
+    # Without a lost host, run.json is of all hosts.
+    if standby := takeover.lost_standby(found, texts[2] or texts[3], run, hosts):
+        chief_ = chief.host.name
+        print_lines(f"no standby: {standby} does not take over the run if {chief_} is lost")
     return state

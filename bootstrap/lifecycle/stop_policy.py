@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from railhead.documents.options.runs import EndingOptions
 from railhead.documents.runs.result import Result
 from railhead.documents.runs.run import Stop
-from railhead.documents.runs.state import Machines
+from railhead.documents.runs.state import Machines, RunState
 from railhead.documents.times import moment
 
 from ..clouds import base
@@ -264,9 +264,8 @@ def describe_kept(stop: Stop, result: Result, inventory: Inventory) -> str:
     )
 
 
-def phase(chief: Session, run: Run) -> list[str]:
+def phase(state: RunState | None) -> list[str]:
     """What stop_machines.py on the chief does now: one line, or none if machines do not stop."""
-    state = read_state(chief, run)
     return [describe_phase(state.machines)] if state and state.machines else []
 
 

@@ -27,6 +27,7 @@ from .run import Run, read_json
 
 LIST_SECONDS = 120.0  # without output, while a host lists its files
 LISTED = re.compile(r"([0-9]{1,18}) \./(.+)")  # one line of that list
+UPLOADS = "uploads.json"
 File = tuple[str, int]  # path below the checkpoint folder, bytes
 
 
@@ -65,14 +66,23 @@ def on_host_without_agent(session: Session, run: Run) -> Checkpoints:
     Raises:
         RailheadError: the host did not answer in time, or its answer is not a list of files.
     """
+    lines, _ = session.shell(list_command(run), silence=LIST_SECONDS)
+    return of_list(session.host.name, lines)
+
+
+def list_command(run: Run) -> str:
+    """The shell command that lists the checkpoint files on a host."""
     list_files = "find . -type f -exec stat -c '%s %n' {} +"
-    command = f"cd {run.folder}/{FOLDER} 2>/dev/null && {list_files} 2>/dev/null"
-    lines, _ = session.shell(command, silence=LIST_SECONDS)
+    return f"cd {run.folder}/{FOLDER} 2>/dev/null && {list_files} 2>/dev/null"
+
+
+def of_list(host: str, lines: Sequence[str]) -> Checkpoints:
+    """The complete files among those that a host has listed; Hostile if that is no list."""
     matches = [LISTED.fullmatch(line) for line in lines]
     if not all(matches):
         raise unpack.Hostile("a list of files that is not valid")
     sizes = unpack.pairs([(match[2], int(match[1])) for match in matches if match])
-    return Checkpoints(f"on {session.host.name}", _complete(sizes))
+    return Checkpoints(f"on {host}", _complete(sizes))
 
 
 def in_bucket(bucket: Bucket, run: Run) -> Checkpoints:
@@ -89,9 +99,13 @@ def here(run: Run) -> Checkpoints:
 
 
 def status_lines(session: Session, run: Run) -> list[str]:
+    """As `lines_of`, of a run on a chief whose agent runs."""
+    status = read_json(session, f"{run.folder}/{UPLOADS}", Uploads) or Uploads()
+    return lines_of(on_host(session, run), status)
+
+
+def lines_of(on_chief: Checkpoints, status: Uploads) -> list[str]:
     """A line about the checkpoints on the chief and their upload; none without checkpoints."""
-    on_chief = on_host(session, run)
-    status = read_json(session, f"{run.folder}/uploads.json", Uploads) or Uploads()
     if not on_chief.files:
         return []
     uploaded = [file.path for file in status.files]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -24,7 +24,11 @@ from . import takeover
 from .run import Run
 
 # Those with a document: a folder without one is of a run that has not been started yet.
-LIST = 'for f in "$HOME"/.railhead/runs/*/run.json; do d=${f%/run.json}; echo "${d##*/}"; done'
+LIST = """for f in "$HOME"/.railhead/runs/*/run.json; do
+  d=${f%/run.json}; [ -e "$d/takeover.json" ] && t=" taken over" || t=
+  echo "${d##*/}$t"
+done"""
+Listed = Mapping[str, bool]  # the runs of a host, and whether it has taken each over
 DOCUMENT = 1_000_000  # bytes of a run document in a bucket
 PAGES = 1000  # of a thousand objects each, that are listed
 
@@ -54,27 +58,36 @@ class Elsewhere:
 
 
 def on_hosts(sessions: Mapping[str, Session], run_id: str | None) -> Elsewhere | None:
-    """A run in the folders of these hosts, by default the newest one; None if they have none. Its
-    document is that of the host that has taken it over, if one has: the others may have an earlier
-    one.
+    """A run in the folders of these hosts, by default the newest one; None if they have none.
 
     A host that does not answer counts as one without runs.
     """
-    listed, _ = attempts(sessions, _run_ids)
-    newest = max((one for ids in listed.values() for one in ids), default=None)
+    listed, _ = attempts(sessions, lambda session: read_list(session.shell(LIST)[0]))
+    return in_lists(sessions, listed, run_id)
+
+
+def in_lists(
+    sessions: Mapping[str, Session],
+    listed: Mapping[str, Listed],
+    run_id: str | None,
+    known: str = "",
+) -> Elsewhere | None:
+    """As `on_hosts`, from the lists of the hosts; None where they have none later than `known`. Its
+    document is that of the host that has taken it over, if one has: the others may have an earlier
+    one."""
+    newest = max((one for runs in listed.values() for one in runs), default=None)
     wanted = run_id or newest
-    holders = {name: sessions[name] for name, ids in listed.items() if wanted in ids}
-    if wanted is None or not holders:
+    holders = [name for name, runs in listed.items() if wanted in runs]
+    if wanted is None or wanted <= known or not holders:
         return None
-    run = Elsewhere(wanted).run
-    answers, _ = attempts(holders, lambda session: takeover.is_led_by(session, run))
-    leaders = [name for name in holders if answers.get(name)]
-    return Elsewhere(wanted, _document(holders[[*leaders, *holders][0]], wanted))
+    leaders = [name for name in holders if listed[name][wanted]]
+    return Elsewhere(wanted, _document(sessions[[*leaders, *holders][0]], wanted))
 
 
-def _run_ids(session: Session) -> list[str]:
-    lines, _ = session.shell(LIST)
-    return [line for line in lines if RUN_ID.fullmatch(line)]
+def read_list(lines: Sequence[str]) -> Listed:
+    """What LIST printed on a host. A name that no run has is ignored."""
+    fields = (line.partition(" ") for line in lines)
+    return {run_id: bool(taken) for run_id, taken, _ in fields if RUN_ID.fullmatch(run_id)}
 
 
 def _document(session: Session, run_id: str) -> RunDocument | None:

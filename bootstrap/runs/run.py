@@ -93,9 +93,9 @@ def _is_stopped(chief: Session, pid: int) -> bool:
     return "\nState:\tT" in status or "\nState:\tt" in status
 
 
-def state_of(chief: Session, run: Run) -> str:
-    """The state of a run, from its supervisor's heartbeat."""
-    state = read_state(chief, run)
+def state_of(chief: Session, run: Run, state: RunState | None) -> str:
+    """The state of a run, from its state.json and, before its end, its supervisor's heartbeat, for
+    which the agent of its chief must run."""
     if not state:
         return "no longer on its chief"
     if state.has_ended:

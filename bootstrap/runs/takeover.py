@@ -15,6 +15,7 @@ from railhead.documents.agent.commands import Start
 from railhead.documents.agent.runs import EndRun
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunData, RunDocument
+from railhead.documents.runs.state import RunState
 from railhead.documents.runs.swept import OF_RUNS, OF_STANDBYS
 from railhead.documents.runs.takeover import is_lost_lease
 
@@ -22,7 +23,7 @@ from ..console.output import print_lines
 from ..console.wait import wait_until
 from ..errors import HostsNotReady
 from ..facts.host import HostFacts
-from ..host.base.programs import NAME, STANDBY, TAKEOVER, WHOLE
+from ..host.base.programs import NAME, STANDBY, TAKEOVER
 from ..host.run.manifest import BEFORE
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
@@ -33,7 +34,7 @@ from ..ssh.session import Session
 from ..untrusted.run_files import read_run_document
 from ..untrusted.unpack import Hostile
 from .results import result_of
-from .run import REMOVAL_SECONDS, Run, find_run, read_state
+from .run import REMOVAL_SECONDS, Run, find_run
 
 T = TypeVar("T")
 LISTED = 60.0  # seconds in which a standby lists the files of the program
@@ -161,12 +162,12 @@ def standby_in(document: RunDocument | None) -> str:
     return ""
 
 
-def lost_standby(chief: Session, run: Run, hosts: Mapping[str, HostFacts]) -> str:
+def lost_standby(
+    state: RunState | None, text: str, run: Run, hosts: Mapping[str, HostFacts]
+) -> str:
     """The host that was to take over a run in progress from this chief, and cannot any more, as
-    after a reboot; "" if it can, or is not one of these hosts."""
-    state = read_state(chief, run)
-    # Without a lost host, run.json is of all hosts.
-    text = chief.read(f"{run.folder}/{WHOLE}") or chief.read(f"{run.folder}/run.json")
+    after a reboot; "" if it can, or is not one of these hosts. `text`: the document of all hosts of
+    the run, as the chief has it."""
     if state is None or state.has_ended or not text:
         return ""
     name = ""

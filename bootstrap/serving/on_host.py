@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from railhead.documents.serving.endpoint import Deployed
 
@@ -14,13 +14,12 @@ from .records import endpoint_folder, is_endpoint_name
 from .state import read_document
 
 MOST = 100  # endpoints of a host that are shown
-SILENCE = 30.0  # seconds
-_LIST = f'ls "$HOME/.railhead/endpoints" 2>/dev/null | head -n {MOST}'
+LIST = f'ls "$HOME/.railhead/endpoints" 2>/dev/null | head -n {MOST}'
 
 
-def names_on(session: Session) -> list[str]:
-    """The names of the endpoints on a host; called before its agent has the channel."""
-    return [name for name in session.sh(_LIST, silence=SILENCE).split() if is_endpoint_name(name)]
+def read_list(lines: Sequence[str]) -> list[str]:
+    """The names of the endpoints of a host, of what LIST printed there."""
+    return [name for name in lines if is_endpoint_name(name)]
 
 
 def read_endpoint(session: Session, name: str, cluster: str | None) -> Deployed:

@@ -169,18 +169,41 @@ class Session:
         """Run a shell command without input; returns its output with stderr, and its exit code.
         `report` gets each line as it comes. ConnectionLost when nothing came for `silence` seconds.
         """
-        mark = f"@rc {self._mark} "
+        found = self._shell((command,), silence, report and _before(self._rc, report))
+        return found[0]
+
+    def shell_all(self, *commands: str) -> list[tuple[list[str], int]]:
+        """As `shell` for each of several commands, in one round trip."""
+        return self._shell(commands)
+
+    @property
+    def _rc(self) -> str:
+        return f"@rc {self._mark} "
+
+    def _shell(
+        self,
+        commands: Sequence[str],
+        silence: float | None = None,
+        report: Reporter | None = None,
+    ) -> list[tuple[list[str], int]]:
         # Quoted: invalid sh, such as an open quote, ends the subshell and not the session.
-        text = f'( eval {shlex.quote(command)} ) </dev/null 2>&1; r=$?; echo; echo "{mark}$r"'
-        output = self.sh(text, silence=silence, report=report and _before(mark, report))
-        lines = output.splitlines()
-        at = max((i for i, line in enumerate(lines) if line.startswith(mark)), default=-1)
-        code_text = lines[at].removeprefix(mark) if at >= 0 else ""
-        if not EXIT_CODE.fullmatch(code_text):
+        rest = f') </dev/null 2>&1; r=$?; echo; echo "{self._rc}$r"'
+        text = "\n".join(f"( eval {shlex.quote(command)} {rest}" for command in commands)
+        found, body = [], list[str]()
+        for line in self.sh(text, silence=silence, report=report).splitlines():
+            if not line.startswith(self._rc):
+                body.append(line)
+                continue
+            code = line.removeprefix(self._rc)
+            if not EXIT_CODE.fullmatch(code):
+                break
+            found.append((body[:-1] if body and not body[-1] else body, int(code)))
+            body = []
+        if len(found) != len(commands):
             raise unpack.Hostile("the output of a command without its exit code")
-        body, code = lines[: at - 1] if at and not lines[at - 1] else lines[:at], int(code_text)
-        log.event(f"{self.host.name}: exit {code} of {log.shown(command)}")
-        return body, code
+        for command, (_, exit_code) in zip(commands, found, strict=True):
+            log.event(f"{self.host.name}: exit {exit_code} of {log.shown(command)}")
+        return found
 
     def _lines(self, report: Reporter | None) -> Iterator[str]:
         for raw in iter(lambda: self._channel.readline(LONGEST_LINE), b""):

@@ -36,7 +36,7 @@ from ..runs import checkpoints, elsewhere, results, takeover
 from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
 from ..runs.follow import RunConnection, Watch, follow_to_end
-from ..runs.run import Run, find_run, known_run, state_of
+from ..runs.run import Run, find_run, known_run, read_state, state_of
 from ..ssh import connect
 from ..ssh.session import ConnectionLost
 
@@ -141,7 +141,7 @@ def fetch(
         result = bucket_results.fetch(inventory, run, print_lines)
     else:
         with connected(power.ensure_running(status, print_lines), run) as connection:
-            state = state_of(connection.chief, run)
+            state = state_of(connection.chief, run, read_state(connection.chief, run))
             if with_checkpoint:
                 checkpoints.fetch_from_host(connection.chief, run, print_lines)
             result = results.fetch(connection.chief, run, print_lines)
@@ -215,8 +215,8 @@ def _cancel(inventory: Inventory, run: Run) -> None:
         if not sessions:
             raise reach.not_reached("no host can be reached", sessions)
         outcomes = cancellation.cancel(sessions, run, chief)
-        phase = stop_policy.phase(sessions[chief], run) if chief in sessions else []
-    print_lines(*(f"[{name}] {text}" for name, text in outcomes.items()), *phase)
+        state = read_state(sessions[chief], run) if chief in sessions else None
+    print_lines(*(f"[{name}] {text}" for name, text in outcomes.items()), *stop_policy.phase(state))
     if sessions.failed:
         what = f"{len(sessions.failed)} of {len(inventory.hosts)} hosts cannot be reached"
         again = Command("cancel", run=run.run_id)

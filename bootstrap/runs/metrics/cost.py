@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from railhead.documents.carbon.energy import MOST, energy_text, two_digits
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.times import seconds
 
 from ...console.text import clean
-from ...ssh.session import Session
 from ...untrusted.records import record
 from ..run import Run
 
 # The last one in the last megabyte of the records; nothing where they are gone.
-CARBON = """tail -c 1000000 ~/.railhead/runs/"$1"/results/metrics.jsonl 2>/dev/null |
+CARBON = """tail -c 1000000 FOLDER/results/metrics.jsonl 2>/dev/null |
 grep '^{"kind": "carbon"' | tail -n 1"""
 LONGEST = 10**5  # hours: the times are those of a host
 
@@ -49,9 +50,14 @@ def carbon_so_far(entry: Record) -> str:
     return energy if grams is None else f"{energy}, {two_digits(grams)} gCO2e"
 
 
-def carbon_lines(chief: Session, run: Run) -> list[str]:
-    """A line with what a run has used so far; none where nothing was measured."""
-    lines = chief.run(["sh", "-c", CARBON, "carbon", run.run_id]).tail
+def carbon_command(run: Run) -> str:
+    """The shell command that prints the record with what a run has used, on its chief."""
+    return CARBON.replace("FOLDER", run.folder)
+
+
+def carbon_lines(lines: Sequence[str]) -> list[str]:
+    """A line with what a run has used so far, of what its chief printed; none where nothing was
+    measured."""
     entry = record(lines[-1]) if lines else None
     text = carbon_so_far(entry) if entry else ""
     return [f"energy so far: {text[2:]}"] if text else []

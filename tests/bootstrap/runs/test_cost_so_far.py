@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from standins.runs.run_documents import run_document
 
-from bootstrap.runs.metrics.cost import CostSoFar, carbon_lines
+from bootstrap.runs.metrics.cost import CostSoFar, carbon_command, carbon_lines
 from bootstrap.runs.run import Run
-from bootstrap.ssh.connect import start_agent
 from bootstrap.ssh.local_session import local_session
 from railhead.documents.runs.run import RunDocument
 from railhead.money import host
@@ -62,9 +61,12 @@ def test_status_has_the_energy_of_the_last_record_of_it(home: Path) -> None:
     carbon = [{"kind": "carbon", "kwh": kwh, "gco2e": None} for kwh in (0.25, 0.5)]
     others = [{"kind": "progress", "text": '{"kind": "carbon", "kwh": 9}'}]
     with local_session() as chief:
-        start_agent(chief)
-        assert carbon_lines(chief, run) == [], "the run is gone"
+
+        def shown() -> list[str]:
+            return carbon_lines(chief.shell(carbon_command(run))[0])
+
+        assert shown() == [], "the run is gone"
         records.parent.mkdir(parents=True)
-        assert carbon_lines(chief, run) == [], "nothing is measured yet"
+        assert shown() == [], "nothing is measured yet"
         records.write_text("".join(f"{json.dumps(one)}\n" for one in (*others, *carbon, *others)))
-        assert carbon_lines(chief, run) == ["energy so far: 0.5 kWh"]
+        assert shown() == ["energy so far: 0.5 kWh"]

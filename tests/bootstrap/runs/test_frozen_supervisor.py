@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.host.base.programs import NAME, SUPERVISOR
-from bootstrap.runs.run import Run, state_of
+from bootstrap.runs.run import Run, read_state, state_of
 from bootstrap.ssh.session import Session
 
 
@@ -33,7 +33,8 @@ def test_a_supervisor_that_was_stopped_is_named(
         supervisor.send_signal(sign)
         state = {"state": "running", "pid": supervisor.pid, "heartbeat": time.time() - age}
         (folder / "state.json").write_text(json.dumps(state))
-        text = state_of(session, Run("r1", tmp_path / "r1"))
+        run = Run("r1", tmp_path / "r1")
+        text = state_of(session, run, read_state(session, run))
         supervisor.kill()
     assert text.startswith("FROZEN") is is_frozen, text
     assert (f"kill -CONT {supervisor.pid}" in text) is is_frozen

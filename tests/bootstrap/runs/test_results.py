@@ -388,7 +388,9 @@ def test_the_status_of_a_run_counts_the_files_that_were_left(
             monkeypatch.setattr(results, "OUTPUT_LIMIT", limit)
             results.fetch(session, run)
             assert json.loads((folder / "fetched").read_text()) == {"left": remaining}
-            status._show_run(session, run)
+            with local_session() as before_the_agent:
+                before_the_agent.host = inventory.chief
+                status._show_run(before_the_agent, run, {})
             line = f"run r1: succeeded; results {shown[limit]}"
             assert line in capsys.readouterr().out.splitlines()
             assert listed.exists() == bool(remaining)

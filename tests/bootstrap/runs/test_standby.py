@@ -224,11 +224,11 @@ def test_a_standby_that_does_not_run_any_more_is_named_during_the_run(
     if is_alone:
         files |= {"whole.json": whole, "run.json": replace(whole, hosts=HOSTS[:1])}
     texts = {name: json.dumps(encode(document)) for name, document in files.items()}
-    chief: Any = SimpleNamespace(read=lambda path, **_: texts.get(Path(path).name))
     hosts: Any = {"h1": SimpleNamespace(standbys=frozenset())}
     hosts |= {} if standbys is None else {"h2": SimpleNamespace(standbys=frozenset(standbys))}
     run = Run("r1", tmp_path)
-    assert takeover.lost_standby(chief, run, hosts) == lost
+    text = texts.get("whole.json") or texts["run.json"]
+    assert takeover.lost_standby(run_state, text, run, hosts) == lost
     record_run(tmp_path / "r1", replace(RUN, takeover=takes_over))
     has_standby = takes_over and not lost and state == "running"
     assert state != "running" or bool(takeover.ready_standby(run, hosts)) == has_standby

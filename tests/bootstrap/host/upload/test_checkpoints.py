@@ -89,10 +89,9 @@ def test_the_newest_whole_checkpoint_comes_from_a_host(session: Session, run: Ru
 
 
 @pytest.mark.parametrize("line", ["5", "x ./a", "1 ./../a", "9999999999999999999 ./a", "1 a"])
-def test_a_list_of_files_that_is_none_is_refused(run: Run, line: str) -> None:
-    session: Any = SimpleNamespace(shell=lambda *_, **__: ([line], 0))
+def test_a_list_of_files_that_is_none_is_refused(line: str) -> None:
     with pytest.raises(Hostile):
-        checkpoints.on_host_without_agent(session, run)
+        checkpoints.of_list("h1", [line])
 
 
 def test_files_of_a_program_come_all(session: Session, run: Run) -> None:
