@@ -5,17 +5,14 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import io
 import os
 import re
 import stat
-import tarfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import railhead.documents
 from railhead.documents.agent.files import BundleFile
@@ -109,40 +106,18 @@ def pack_script(script: Path, workdir: Path | None = None) -> tuple[Bundle, str]
     return bundle, path
 
 
-def tar(bundle: Bundle, needed: Iterable[str]) -> bytes:
-    """The contents whose sha256 is in `needed`, as a tar stream compressed by zlib.
+def contents(bundle: Bundle, needed: Iterable[str]) -> bytes:
+    """The contents whose sha256 is in `needed`, compressed by zlib: each once, one after the other
+    in the order of their hashes. Equal arguments give equal bytes.
 
-    Each content occurs once, named by its hash; equal arguments give equal bytes.
     KeyError: a hash is not in the bundle. RailheadError: a file changed after it was hashed.
     """
     by_hash = {file.sha256: file for file in bundle.files}
-    packed = _Deflated(0 if all(file.path.endswith(PACKED) for file in bundle.files) else 1)
-    with tarfile.open(fileobj=packed, mode="w|", format=tarfile.USTAR_FORMAT) as archive:
-        for sha256 in sorted(set(needed)):
-            file = by_hash[sha256]
-            content = _unchanged(bundle.elsewhere.get(file.path, bundle.root), file)
-            member = tarfile.TarInfo(sha256)  # time, owner and group stay zero
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return packed.finish()
-
-
-class _Deflated(io.RawIOBase):
-    """Compresses what is written. Level 1 at most: higher levels are slower than a fast link."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__()
-        self._deflate = zlib.compressobj(level)
-        self._pieces: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        """Take the next bytes of the stream."""
-        self._pieces.append(self._deflate.compress(data))
-        return len(data)
-
-    def finish(self) -> bytes:
-        """The complete compressed stream."""
-        return b"".join([*self._pieces, self._deflate.flush()])
+    # Level 1 at most: higher levels are slower than a fast link.
+    deflate = zlib.compressobj(0 if all(file.path.endswith(PACKED) for file in bundle.files) else 1)
+    files = (by_hash[sha256] for sha256 in sorted(set(needed)))
+    unchanged = (_unchanged(bundle.elsewhere.get(file.path, bundle.root), file) for file in files)
+    return b"".join([*map(deflate.compress, unchanged), deflate.flush()])
 
 
 def _refuse_large(root: Path, files: list[LocalFile], limit: int) -> None:

@@ -58,7 +58,7 @@ from ..inventory.host_programs import archive, head
 from ..inventory.hosts import Host
 from ..untrusted import decode, unpack
 from .bounded_channel import BoundedChannel
-from .bundle import Bundle, tar
+from .bundle import Bundle, contents
 from .connection import Connection
 from .connection import ConnectionLost as ConnectionLost
 
@@ -565,6 +565,6 @@ def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
     return RailheadError(f"{op}: {failure.text}")
 
 
-@lru_cache(maxsize=1)  # one archive for all hosts; more would fill the memory
+@lru_cache(maxsize=1)  # once for all hosts; more would fill the memory
 def _packed(bundle: Bundle, needed: tuple[str, ...]) -> bytes:
-    return tar(bundle, needed)
+    return contents(bundle, needed)

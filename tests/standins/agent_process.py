@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,17 @@ class Agent:
         self.process.wait(60)
         self.process.stdout.close()
 
-    def call(self, op: str, payload: bytes = b"", **options: Any) -> tuple[Any, list[Any]]:
+    def call(
+        self, op: str, payload: Callable[[Sequence[str]], bytes] = lambda _: b"", **options: Any
+    ) -> tuple[Any, list[Any]]:
         """The answer of one operation and its events; a chunk's bytes are put into its event."""
         self.send(json.dumps({"op": op, **options}).encode() + b"\n")
         events = []
         while "event" in (answer := self.line()):
             event = answer["event"]
             if "need" in event:
-                self.send(b"%d\n%s" % (len(payload), payload))
+                data = payload(event["need"])
+                self.send(b"%d\n%s" % (len(data), data))
             if "chunk" in event:
                 assert self.process.stdout
                 event["bytes"] = self.process.stdout.read(event["chunk"])

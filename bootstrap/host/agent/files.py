@@ -8,7 +8,7 @@ import io
 import os
 import stat
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from railhead.documents.agent.files import (
     BundleFile,
@@ -100,8 +100,9 @@ def tree(request: Tree) -> Placed:
         drop_others(dest, {file.path for file in request.manifest})
     lacking = [file for file in request.manifest if not is_in(dest, file)]
     sent = fetch_missing(lacking, blobs)
-    changed = tuple(file.path for file in lacking if place(file, blobs, dest))
-    return Placed(sent, changed)
+    for file in lacking:
+        put(file, blobs, dest)
+    return Placed(sent, tuple(file.path for file in lacking))
 
 
 def place_folder(request: PlaceFolder) -> Placed:
@@ -145,10 +146,10 @@ def fetch_missing(manifest: Sequence[BundleFile], blobs: str) -> int:
     """Request the contents that are not in `blobs`; returns their number."""
     make_private(blobs)
     clear_parts(blobs)
-    contents = {file.sha256: file for file in manifest}
-    missing = tuple(d for d, file in contents.items() if not has_content(f"{blobs}/{d}", file))
-    send_event(Needed(missing))
-    receive(int(IN.readline()), blobs)
+    contents = sorted({file.sha256: file for file in manifest}.items())
+    missing = {d: file.size for d, file in contents if not has_content(f"{blobs}/{d}", file)}
+    send_event(Needed(tuple(missing)))
+    receive(int(IN.readline()), missing, blobs)
     return len(missing)
 
 
@@ -186,19 +187,18 @@ def has_content(path: str, file: BundleFile) -> bool:
         return False
 
 
-def receive(size: int, blobs: str) -> None:
-    """Read a compressed tar of blobs; each is verified by its name, its sha256."""
-    if not size:
-        return
-    import tarfile  # loaded only where files arrive
-
-    with tarfile.open(fileobj=io.BytesIO(zlib.decompress(IN.read(size)))) as tar:
-        for member in tar:
-            content = tar.extractfile(member)
-            data = content.read() if content else b""
-            if hashlib.sha256(data).hexdigest() != member.name:
-                raise ValueError("a blob arrived whose content does not match its sha256")
-            replace(os.path.join(blobs, member.name), data, 0o400)
+def receive(size: int, missing: Mapping[str, int], blobs: str) -> None:
+    """Read compressed contents, one after the other; `missing` has the bytes of each by its sha256,
+    by which it is verified."""
+    data = zlib.decompress(IN.read(size)) if size else b""
+    if len(data) != sum(missing.values()):
+        raise ValueError("other contents arrived than were requested")
+    begin = 0
+    for sha256, count in missing.items():
+        content, begin = data[begin : begin + count], begin + count
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise ValueError("a blob arrived whose content does not match its sha256")
+        replace(os.path.join(blobs, sha256), content, 0o400)
 
 
 def drop_others(dest: str, paths: set[str]) -> None:
@@ -221,14 +221,19 @@ def is_in(dest: str, file: BundleFile) -> bool:
 
 
 def place(file: BundleFile, blobs: str, dest: str) -> bool:
-    """Write one file at its path; returns whether anything changed."""
-    path = os.path.join(dest, file.path)
+    """Write one file at its path, if it is not there; returns whether anything changed."""
     if is_in(dest, file):
         return False
+    put(file, blobs, dest)
+    return True
+
+
+def put(file: BundleFile, blobs: str, dest: str) -> None:
+    """Write one file at its path, where nothing is in the way."""
+    path = os.path.join(dest, file.path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(os.path.join(blobs, file.sha256), "rb") as blob:
         replace(path, blob.read(), mode_of(file))
-    return True
 
 
 def clear_path(dest: str, relative: str) -> None:

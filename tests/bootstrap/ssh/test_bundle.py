@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
 import socket
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import zlib
@@ -18,7 +16,7 @@ import pytest
 from places import ROOT
 
 from bootstrap.errors import RailheadError, UsageError
-from bootstrap.ssh.bundle import PACKAGES, Bundle, pack_folder, pack_script, pack_training, tar
+from bootstrap.ssh.bundle import PACKAGES, Bundle, contents, pack_folder, pack_script, pack_training
 from railhead.documents.agent.files import BundleFile
 
 
@@ -276,8 +274,8 @@ def test_training_ships_by_its_own_name_with_the_documents_alone(tmp_path: Path)
     assert "railhead/documents/uri.py" in paths(bundle), "also for a copy of training"
     assert bundle.root == tmp_path
     uri = (PACKAGES / "railhead/documents/uri.py").read_text()
-    assert unpacked(tar(bundle, [sha256(uri)])) == {sha256(uri): uri.encode()}
-    assert unpacked(tar(bundle, [sha256("x")])) == {sha256("x"): b"x"}
+    assert zlib.decompress(contents(bundle, [sha256(uri)])) == uri.encode()
+    assert zlib.decompress(contents(bundle, [sha256("x")])) == b"x"
 
 
 def test_a_clone_without_training_is_refused(tmp_path: Path) -> None:
@@ -347,44 +345,35 @@ def test_a_home_ships_only_when_it_is_named(
     assert pack_script(tmp_path / "train.py", tmp_path)[1] == "train.py"
 
 
-# The tar
+# The contents
 
 
-def unpacked(stream: bytes) -> dict[str, bytes]:
-    """Read the stream as a host does: with the standard library of Python 3.10."""
-    with tarfile.open(fileobj=io.BytesIO(zlib.decompress(stream))) as archive:
-        files = {member.name: archive.extractfile(member) for member in archive}
-        return {name: file.read() for name, file in files.items() if file is not None}
-
-
-def test_the_tar_holds_each_needed_content_once_by_its_hash(tmp_path: Path) -> None:
+def test_each_needed_content_is_there_once_in_the_order_of_the_hashes(tmp_path: Path) -> None:
     plant(tmp_path, "a", "same", content="one")
     plant(tmp_path, "b", content="two")
     plant(tmp_path, "not needed", content="three")
-    stream = tar(pack_folder(tmp_path), [sha256("two"), sha256("one"), sha256("two")])
-    assert unpacked(stream) == {sha256("one"): b"one", sha256("two"): b"two"}
-    with tarfile.open(fileobj=io.BytesIO(zlib.decompress(stream))) as archive:
-        assert archive.getnames() == sorted([sha256("one"), sha256("two")])
+    stream = contents(pack_folder(tmp_path), [sha256("two"), sha256("one"), sha256("two")])
+    assert zlib.decompress(stream).decode() == "".join(sorted(("one", "two"), key=sha256))
 
 
-def test_the_tar_is_the_same_bytes_for_the_same_need(tmp_path: Path) -> None:
+def test_they_are_the_same_bytes_for_the_same_need(tmp_path: Path) -> None:
     one, other = plant(tmp_path / "one", "a", "d/b"), plant(tmp_path / "other", "a", "d/b")
     plant(one, "c", content="y" * 100_000)
     plant(other, "c", content="y" * 100_000)
     os.utime(other / "c", (0, time.time()))
     need = [sha256("x"), sha256("y" * 100_000)]
-    streams = {tar(pack_folder(tree), need[::step]) for tree, step in ((one, 1), (other, -1))}
+    streams = {contents(pack_folder(tree), need[::step]) for tree, step in ((one, 1), (other, -1))}
     assert len(streams) == 1
     assert len(streams.pop()) < 10_000
 
 
-def test_nothing_needed_is_an_empty_tar(tmp_path: Path) -> None:
-    assert unpacked(tar(pack_folder(plant(tmp_path, "a")), [])) == {}
+def test_nothing_needed_has_no_content(tmp_path: Path) -> None:
+    assert zlib.decompress(contents(pack_folder(plant(tmp_path, "a")), [])) == b""
 
 
 def test_a_hash_that_is_not_in_the_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
-        tar(pack_folder(plant(tmp_path, "a")), ["0" * 64])
+        contents(pack_folder(plant(tmp_path, "a")), ["0" * 64])
 
 
 @pytest.mark.parametrize("content", ["x and more", "y", ""])
@@ -395,14 +384,14 @@ def test_a_file_that_changed_since_it_was_hashed_is_refused(tmp_path: Path, cont
     plant(tmp_path, "train.log", content=content)
     os.utime(tmp_path / "train.log", ns=(before, before))
     with pytest.raises(RailheadError, match="train.log changed while it was being uploaded"):
-        tar(bundle, [sha256("x")])
+        contents(bundle, [sha256("x")])
 
 
 def test_a_file_that_is_gone_since_it_was_hashed_is_refused(tmp_path: Path) -> None:
     bundle = pack_folder(plant(tmp_path, "train.log"))
     (tmp_path / "train.log").unlink()
     with pytest.raises(UsageError, match="cannot read .*train.log: No such file"):
-        tar(bundle, [sha256("x")])
+        contents(bundle, [sha256("x")])
 
 
 PACK = """

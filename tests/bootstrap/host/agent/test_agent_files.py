@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import signal
-import tarfile
 import zlib
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from standins import agent_process
 from standins.agent_process import Agent, Failed, build, found
 
-from bootstrap.ssh.bundle import pack_folder, tar
+from bootstrap.ssh.bundle import contents, pack_folder
 from bootstrap.ssh.session import START_AGENT
 from railhead.documents.codec import encode
 
@@ -67,15 +67,15 @@ def test_tree(
     build(tmp_path / "dest", before)
     build(tmp_path / "here", wanted)
     bundle = pack_folder(tmp_path / "here")
-    payload = tar(bundle, {f.sha256 for f in bundle.files})
-    options = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": prune}
+    payload = partial(contents, bundle)
+    options: dict[str, Any] = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": prune}
     manifest = encode(bundle.files)
     agent.call("tree", payload, manifest=manifest, **options)
     now = found(tmp_path / "dest")
     assert {k: now.get(k) for k in wanted} == wanted
     assert now == wanted or not prune
     assert found(tmp_path / "out") == {"kept": "outside"}
-    again, events = agent.call("tree", b"", manifest=manifest, **options)
+    again, events = agent.call("tree", manifest=manifest, **options)
     assert (again, events) == ({"sent": 0, "changed": []}, [{"need": []}])
 
 
@@ -86,7 +86,7 @@ def test_of_a_tree_that_is_in_place_only_what_changed_is_looked_for(
     for text in ("1", "2"):
         build(tmp_path / "here", {"a": "same", "d/b": text})
         bundle = pack_folder(tmp_path / "here")
-        payload = tar(bundle, {f.sha256 for f in bundle.files if text == "1" or f.path == "d/b"})
+        payload = partial(contents, bundle)
         options = {"blobs": "~/blobs", "dest": str(tmp_path / "dest")}
         _, events = agent.call("tree", payload, manifest=encode(bundle.files), **options)
         assert len(events[0]["need"]) == (2 if text == "1" else 1)
@@ -99,7 +99,7 @@ def test_tree_without_prune_keeps_what_is_not_in_its_way(agent: Agent, tmp_path:
     build(tmp_path / "dest", {"other": "kept", "d/e/f": "kept", "a/x": "goes"})
     build(tmp_path / "here", {"a": "1"})
     bundle = pack_folder(tmp_path / "here")
-    payload = tar(bundle, {f.sha256 for f in bundle.files})
+    payload = partial(contents, bundle)
     options = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": False}
     agent.call("tree", payload, manifest=encode(bundle.files), **options)
     assert found(tmp_path / "dest") == {"a": "1", "d/e/f": "kept", "other": "kept"}
@@ -123,14 +123,16 @@ class Sent:
     def __init__(self, here: Path) -> None:
         build(here, INSTALLER)
         bundle = pack_folder(here)
-        self.payload = tar(bundle, {f.sha256 for f in bundle.files})
+        self.bundle = bundle
+        self.payload = contents(bundle, {f.sha256 for f in bundle.files})
         self.options: dict[str, Any] = {"manifest": encode(bundle.files)}
         self.options |= {"blobs": "~/blobs", "dest": "~/above/there"}
 
     def to(self, agent: Agent) -> Any:
         """Send it to the end; the agent's answer."""
         self.begin(agent)
-        payload = self.payload if agent.line()["event"]["need"] else b""
+        need = agent.line()["event"]["need"]
+        payload = contents(self.bundle, need) if need else b""
         agent.send(b"%d\n%s" % (len(payload), payload))
         return agent.line()["ok"]
 
@@ -158,7 +160,7 @@ def test_a_folder_named_by_a_digest_becomes_complete_whatever_was_there(
 
 
 # How many bytes of the answer to `need` arrive: of its length, of the contents, or all.
-@pytest.mark.parametrize("bytes_sent", [0, 1, 5, 60, -1, None])
+@pytest.mark.parametrize("bytes_sent", [0, 1, 5, 20, -1, None])
 def test_a_sender_that_ends_early_leaves_no_folder_in_part(
     home: Path, sent: Sent, bytes_sent: int | None
 ) -> None:
@@ -229,15 +231,16 @@ def test_a_content_on_the_host_that_was_damaged_travels_again(
 
 def test_a_blob_with_another_content_is_refused(agent: Agent, home: Path) -> None:
     wanted = hashlib.sha256(b"1").hexdigest()
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        member = tarfile.TarInfo(wanted)
-        member.size = 1
-        archive.addfile(member, io.BytesIO(b"2"))
     manifest = [{"path": "a", "sha256": wanted, "size": 1, "executable": False}]
-    payload = zlib.compress(packed.getvalue())
-    with pytest.raises(Failed, match="sha256"):
-        agent.call("tree", payload, manifest=manifest, blobs="~/blobs", dest="~/dest")
+    options = {"manifest": manifest, "blobs": "~/blobs", "dest": "~/dest"}
+    for sent, why in ((b"2", "sha256"), (b"", "other contents"), (b"11", "other contents")):
+        packed = zlib.compress(sent)
+
+        def payload(_: Sequence[str], packed: bytes = packed) -> bytes:
+            return packed
+
+        with pytest.raises(Failed, match=why):
+            agent.call("tree", payload, **options)
     assert found(home / "dest") == found(home / "blobs") == {}
 
 
