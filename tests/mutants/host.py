@@ -308,7 +308,7 @@ MUTANTS = [
     Mutant(
         what="a blob that was damaged on its way becomes a file of the program",
         file=f"{AGENT}/files.py",
-        old="if hashlib.sha256(data).hexdigest() != member.name:",
+        old="if hashlib.sha256(content).hexdigest() != sha256:",
         new="if False:",
         caught_by=(
             f"{TESTS}/agent/test_agent_files.py::test_a_blob_with_another_content_is_refused",
