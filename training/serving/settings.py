@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-# setting -> (least, most)
-_RANGES: dict[str, tuple[float, float]] = {
-    "port": (1, 65535),
-    "max_batch": (1, 4096),
-    "max_delay_ms": (0, 1000),
-    "max_body_mb": (1, 1024),
-    "max_requests": (1, 65536),
-    "timeout_s": (0.1, 3600),
+from railhead.documents.rule import Rule, Unfit
+
+RULES = {
+    "name": Rule(
+        pattern=r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}",
+        words="1 to 63 letters, digits, '_', '.' and '-', beginning with a letter or digit",
+    ),
+    "port": Rule(int, at_least=1, at_most=65535),
+    "max_batch": Rule(int, at_least=1, at_most=4096),
+    "max_delay_ms": Rule(float, at_least=0, at_most=1000),
+    "max_body_mb": Rule(int, at_least=1, at_most=1024),
+    "max_requests": Rule(int, at_least=1, at_most=65536),
+    "timeout_s": Rule(float, at_least=0.1, at_most=3600),
 }
 
 
@@ -37,11 +40,11 @@ class ServeSettings:
     timeout_s: float = 60.0  # for the body of a request to arrive, and then for its result
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
-            raise SettingsError(f"name must be letters, digits, '_', '.' or '-', not {self.name!r}")
-        for item in fields(self):
-            if item.name in _RANGES:
-                _check_range(item.name, getattr(self, item.name))
+        for name, rule in RULES.items():
+            try:
+                rule.reader()(getattr(self, name))
+            except Unfit as wrong:
+                raise SettingsError(wrong.of(name)) from None
         if not self.model.exists():
             raise SettingsError(f"model: there is no {self.model}")
 
@@ -61,9 +64,3 @@ class ServeSettings:
         of two."""
         fitting = (size for size in self.batch_sizes if size >= rows)
         return next(fitting, 1 << (rows - 1).bit_length())
-
-
-def _check_range(name: str, value: float) -> None:
-    least, most = _RANGES[name]
-    if not least <= value <= most:
-        raise SettingsError(f"{name} must be from {least:g} to {most:g}, not {value:g}")

@@ -162,9 +162,9 @@ def test_outputs_without_rows_need_the_column_form() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "a b"}, "name must be"),
-        ({"port": 0}, "port must be from 1 to 65535, not 0"),
-        ({"max_batch": 0}, "max_batch must be from 1"),
+        ({"name": "a b"}, "name: 'a b' is not 1 to 63 letters"),
+        ({"port": 0}, "port: 0 is not a whole number from 1 to 65535"),
+        ({"max_batch": 0}, "max_batch: 0 is not a whole number from 1"),
         ({"timeout_s": 0}, "timeout_s"),
     ],
 )
