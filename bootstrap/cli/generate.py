@@ -134,7 +134,10 @@ class Method:
         return f"_read({', '.join([group.__name__, *arguments])})"
 
     def _docstring(self) -> str:
-        about = [f"{one.name}: {described(one)}" for one in self.options]
+        shared = [] if self.name == "train" else self._of_train()
+        own = [one for one in self.options if one.name not in shared]
+        about = [f"{one.name}: {described(one)}" for one in own]
+        about += [f"{', '.join(shared)}: as for `Cluster.train`"] if shared else []
         about += [f"{name}: {text}" for name, _, text in self.extra]
         head, _, raises = self.doc.partition("\n")
         lines = [
@@ -147,6 +150,12 @@ class Method:
             lines += ["", "Raises:", *_wrapped(raises)]
         return "\n".join(f"        {line}".rstrip() for line in lines).strip() + "\n        "
 
+    def _of_train(self) -> list[str]:
+        """The options of a program and of its start that `train` has, and describes."""
+        groups = [(g, which) for g, which in self.groups if g in (ProgramOptions, StartOptions)]
+        names = [one.name for group, which in groups for one in chosen(group, which)]
+        return [name for name in names if name not in PACKAGES.names]
+
 
 def _wrapped(text: str, indent: str = "    ") -> list[str]:
     later = indent and f"{indent}    "
@@ -156,7 +165,7 @@ def _wrapped(text: str, indent: str = "    ") -> list[str]:
 def described(one: Option) -> str:
     """An option of Python: its help, and the option of `fab` where that has another name."""
     text = one.rule.python or help_text(one)
-    text = text.replace("; repeatable", "").replace(", comma-separated", "")
+    text = text.replace("; repeatable", "").replace("; separated by commas", "")
     if one.kind == "flag" and one.default:
         text = f"False: {text}"
     return text if one.flag == one.name.replace("_", "-") else f"{text} (--{one.flag})"

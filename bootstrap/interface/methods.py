@@ -57,7 +57,7 @@ class ClusterMethods(ABC):
             slots: ranks on each host without *slots in --hosts, for horovod and parameter-
                 server; default: one per GPU, or one; from 1 to 1024
             peer_address: the IP addresses that the hosts use to reach each other, in their
-                order. Default: those on the routes between them; separated by commas
+                order. Default: those on the routes between them
             system: allow system changes on ad-hoc hosts: packages, a driver, a restart
             allow_mixed: allow GPUs of several types in one cluster. Each step waits for the
                 slowest GPU, and each batch must fit the smallest GPU memory
@@ -282,32 +282,8 @@ class ClusterMethods(ABC):
             at_once: trials at the same time, each on an equal slice of the hosts; it
                 divides their number; from 1 to 100; default: 1
             to_end: do not end hopeless trials early
-            launcher: horovod: one rank per slot. tensorflow: TensorFlow's own strategies.
-                jax, torch: for scripts. Default: that of --strategy, otherwise horovod
-            strategy: horovod, multiworker, mirrored, one-device, parameter-server, jax,
-                torch or auto. Default of tensorflow: multiworker, on one host mirrored
-            preset: a named set of settings for the built-in training, such as digits, smoke
-            script: your own program instead of the built-in training
-            module: as --script, for python -m: a module of the current folder or of
-                --workdir, such as trainer.task
-            workdir: with --script: the folder that is uploaded, and where the script
-                starts; it contains the script. Default: the folder of the script
-            args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
-                --epochs 3
-            data: the data, by name: {"train": "~/mnist"};
-                URI[,shard|replicate][,file|stream]
-            keras: with --script: which Keras. Default: auto, which decides from the script.
-                The built-in training needs 3
-            keras_patches: False: with --script: leave Keras 3 and Horovod as they are.
-                Without this option they are patched where the strategy needs it (--no-
-                keras-patches)
-            env: environment variables of the program by name
-            secrets: the name of a variable of this shell that the program receives, and no
-                log (--secret)
-            metrics: patterns of numbers in the output of the script by name, each with one
-                group (--metric)
-            retries: how often the run starts again after a failure, from its newest
-                checkpoint. Default: 3 with checkpoints; from 0 to 100
+            launcher, strategy, preset, script, module, workdir, args, data, keras,
+                keras_patches, env, secrets, metrics, retries: as for `Cluster.train`
 
         Raises:
             UsageError: nothing was started. RailheadError: some trials did not end.
@@ -362,35 +338,9 @@ class ClusterMethods(ABC):
         `fab scale`; returns the page.
 
         Args:
-            counts: numbers of hosts, at least two: 1,2,4; separated by commas; from 1 to
-                1024
-            launcher: horovod: one rank per slot. tensorflow: TensorFlow's own strategies.
-                jax, torch: for scripts. Default: that of --strategy, otherwise horovod
-            strategy: horovod, multiworker, mirrored, one-device, parameter-server, jax,
-                torch or auto. Default of tensorflow: multiworker, on one host mirrored
-            preset: a named set of settings for the built-in training, such as digits, smoke
-            settings: settings of the built-in training by name: {"epochs": 3} (--set)
-            script: your own program instead of the built-in training
-            module: as --script, for python -m: a module of the current folder or of
-                --workdir, such as trainer.task
-            workdir: with --script: the folder that is uploaded, and where the script
-                starts; it contains the script. Default: the folder of the script
-            args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
-                --epochs 3
-            data: the data, by name: {"train": "~/mnist"};
-                URI[,shard|replicate][,file|stream]
-            keras: with --script: which Keras. Default: auto, which decides from the script.
-                The built-in training needs 3
-            keras_patches: False: with --script: leave Keras 3 and Horovod as they are.
-                Without this option they are patched where the strategy needs it (--no-
-                keras-patches)
-            env: environment variables of the program by name
-            secrets: the name of a variable of this shell that the program receives, and no
-                log (--secret)
-            metrics: patterns of numbers in the output of the script by name, each with one
-                group (--metric)
-            retries: how often the run starts again after a failure, from its newest
-                checkpoint. Default: 3 with checkpoints; from 0 to 100
+            counts: numbers of hosts, at least two: 1,2,4; from 1 to 1024
+            launcher, strategy, preset, settings, script, module, workdir, args, data,
+                keras, keras_patches, env, secrets, metrics, retries: as for `Cluster.train`
 
         Raises:
             UsageError: nothing was started. RailheadError: a run failed.
@@ -447,15 +397,7 @@ class RunMethods(ABC):
                 Python 3.10 to 3.12)
             model: if the run has several .keras files: which one, as a path in its results;
                 not with --script
-            script: your own program instead of the built-in training
-            args: arguments of the script: text, a list, or a mapping: {"epochs": 3} is
-                --epochs 3
-            data: the data, by name: {"train": "~/mnist"};
-                URI[,shard|replicate][,file|stream]
-            metrics: patterns of numbers in the output of the script by name, each with one
-                group (--metric)
-            minimum: minima of metrics of the evaluation: {"accuracy": 0.97} (--min)
-            maximum: maxima of metrics of the evaluation: {"loss": 0.3} (--max)
+            script, args, data, metrics, minimum, maximum: as for `Cluster.train`
 
         Raises:
             BelowThreshold: the evaluation missed a threshold.
