@@ -42,7 +42,8 @@ def of_jax(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
 
 
 def of_torch(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
-    """Those that torchrun sets."""
+    """Those that torchrun sets, except its files. By the last ones of them PyTorch Lightning knows
+    that ranks were started for it, and on which of the hosts it is. The store is in rank 0."""
     address, _, port = coordinator.rpartition(":")
     number = run.host_of(rank)
     host = run.hosts[number]
@@ -54,6 +55,13 @@ def of_torch(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
         "WORLD_SIZE": str(run.size),
         "LOCAL_RANK": str(rank - run.first_ranks[number]),
         "LOCAL_WORLD_SIZE": str(host.slots),
+        "GROUP_RANK": str(list(run.present).index(number)),
+        "GROUP_WORLD_SIZE": str(len(run.present)),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(run.size),
+        "TORCHELASTIC_RUN_ID": run.run_id,
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
         "KERAS_BACKEND": "torch",
         **interface,
     }

@@ -27,30 +27,45 @@ JAX = {
     "OMPI_MCA_orte_hnp_uri": "0.0;tcp://10.0.1.1:23001",
 }
 TORCH = {"MASTER_ADDR": "10.0.1.1", "MASTER_PORT": "23001", "KERAS_BACKEND": "torch"}
+# What torchrun of torch 2.10.0 sets beside it; tests/e2e/torch_launcher.py runs it.
+TORCH |= {"ROLE_NAME": "default", "TORCHELASTIC_RUN_ID": "r", "GROUP_WORLD_SIZE": "2"}
+TORCH |= {"TORCHELASTIC_USE_AGENT_STORE": "False"}  # torch.distributed.rendezvous: rank 0 serves it
+PRESENT = (HOSTS[0], RunHost("h2", "10.0.1.2", None, 0), RunHost("h3", "10.0.1.3", None, 1))
 CASES: dict[str, tuple[str, tuple[RunHost, ...], str, int, dict[str, str]]] = {
     "jax": ("jax", HOSTS, "10.0.1.1:23001", 3, JAX),
     "torch on the first host": (
         *("torch", HOSTS, "10.0.1.1:23001", 1),
         TORCH
         | {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+        | {"ROLE_RANK": "1", "ROLE_WORLD_SIZE": "4", "GROUP_RANK": "0"}
         | {"GLOO_SOCKET_IFNAME": "ens5"},
     ),
     "torch on the second host": (
         *("torch", HOSTS, "10.0.1.1:23001", 2),
-        TORCH | {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"},
+        TORCH
+        | {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+        | {"ROLE_RANK": "2", "ROLE_WORLD_SIZE": "4", "GROUP_RANK": "1"},
+    ),
+    "torch on the third host, an elastic run is without the second": (
+        *("torch", PRESENT, "10.0.1.1:23001", 2),
+        TORCH
+        | {"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        | {"ROLE_RANK": "2", "ROLE_WORLD_SIZE": "3", "GROUP_RANK": "1"},
     ),
     "torch over IPv6": (
         *("torch", IPV6, "[fd00::5]:23001", 1),
         TORCH
         | {"MASTER_ADDR": "fd00::5"}
-        | {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+        | {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        | {"ROLE_RANK": "1", "ROLE_WORLD_SIZE": "2", "GROUP_RANK": "1"},
     ),
 }
 
 
 def run_of(launcher: str, hosts: tuple[RunHost, ...], coordinator: str | None) -> Any:
     size = sum(host.slots for host in hosts)
-    return run_document(launcher=launcher, hosts=hosts, size=size, coordinator=coordinator)
+    rest: dict[str, Any] = {"hosts": hosts, "size": size, "coordinator": coordinator}
+    return run_document(launcher=launcher, run_id="r", elastic=1, **rest)
 
 
 @pytest.mark.parametrize(
