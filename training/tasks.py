@@ -83,7 +83,9 @@ class Classification:
     def check_labels(self, low: float, high: float, whole: bool, classes: int) -> str:
         if whole and low >= 0 and high < classes:
             return ""
-        return f"classification needs whole labels from 0 to {classes - 1}"
+        return (
+            f"classification needs whole labels from 0 {f'to {classes - 1}' if classes else 'on'}"
+        )
 
 
 class Binary(Classification):

@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...config import TrainConfig
-from .. import DataError
+from .. import DataError, tfds
 from ..arrays import Arrays, first_not_finite
 from ..records import FRAME, HEADER, check_lengths, damaged, is_header
 from .decoding import is_image
@@ -203,17 +203,27 @@ def by_split(files: Mapping[str, T], where: str) -> dict[str, list[T]]:
     """
     found: dict[str, list[T]] = {}
     for name, file in files.items():
-        if NAME.search(name) and not re.search(r"(^|/)\.", name):
+        if is_record_file(name):
             words = SPLIT.findall(name)  # the last one: a file's name counts before its folders
             found.setdefault(SPLIT_OF[words[-1]] if words else "", []).append(file)
     if not found:
         raise DataError(f"{where} has no TFRecord file ({NAMES})")
+    tfds.refuse_versions(filter(is_record_file, files), files, where)
     return found
+
+
+def is_record_file(name: str) -> bool:
+    """Whether a path is that of a TFRecord file of a data set that is whole."""
+    hidden = re.search(r"(^|/)\.", name) or tfds.INCOMPLETE.search(name)
+    return NAME.search(name) is not None and not hidden
 
 
 def samples(paths: Sequence[Path], config: TrainConfig) -> Arrays | EncodedImages:
     """All records of some files: encoded images, or arrays of numbers."""
     files = [checked(path) for path in paths if path.stat().st_size]
+    for folder in dict.fromkeys(path.parent for path in paths):
+        if (features := folder / tfds.FEATURES).is_file():
+            tfds.refuse_encoded(features.read_bytes(), config.input_feature, str(folder))
     if (layout := first_layout(files, config)) is None:
         raise DataError(f"{paths[0]} has no record, nor has any other file")
     images = layout.input.kind == "bytes" and not config.shape_of_input

@@ -19,7 +19,7 @@ import tensorflow as tf
 from railhead.documents.names import MANIFEST
 
 from ...config import TrainConfig
-from .. import DataError
+from .. import DataError, tfds
 from ..arrays import first_not_finite
 from ..cache import check_unchanged
 from ..formats import tfrecord
@@ -48,6 +48,7 @@ def index(
     listed = store.items()
     items = files_of(store, listed, split, alone=destination is None)
     refuse_shards(place)
+    refuse_encoded(store, listed, items, config)
     scan = Scan(store, config)
     shards = []
     for number, item in enumerate(items, 1):
@@ -71,6 +72,18 @@ def files_of(store: Store, listed: Sequence[Item], split: str, *, alone: bool) -
     if not found:
         raise DataError(f"{store.uri} has no {split}: it has {', '.join(of_split)}")
     return found
+
+
+def refuse_encoded(
+    store: Store, listed: Sequence[Item], items: Sequence[Item], config: TrainConfig
+) -> None:
+    """DataError if the file beside these files says that the inputs cannot be read."""
+    folders = {item.name.rpartition("/")[0] for item in items}
+    for item in listed:
+        folder, _, name = item.name.rpartition("/")
+        if name == tfds.FEATURES and folder in folders and item.bytes:
+            place = f"{store.uri}/{folder}".rstrip("/")
+            tfds.refuse_encoded(store.read(item.name), config.input_feature, place)
 
 
 def refuse_shards(place: Store) -> None:
