@@ -204,11 +204,12 @@ def destroy(
         lines.append(Line("pulumi", "not started: machines remain, and so do their deadlines"))
         return _receipt(machines, lines)
     lines = [empty_bucket(to_empty, report)] if to_empty else remove_wheels(inventory, report)
-    lines += _pulumi_destroy(machines)
-    lines += stopped_lines(inventory, cloud, report, clock)
-    lines += remaining_machines(machines)
-    lines += cost_lines(cloud, inventory.target)
-    local_state.forget_cluster(inventory.name)
+    left = _pulumi_destroy(machines)
+    lines += [*left, *stopped_lines(inventory, cloud, report, clock)]
+    left += (remaining := remaining_machines(machines))
+    lines += [*remaining, *cost_lines(cloud, inventory.target)]
+    if all(line.verified for line in left):  # else the same command goes on with it
+        local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
 
 

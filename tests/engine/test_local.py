@@ -191,3 +191,17 @@ def test_what_fails_later_is_reported_without_a_traceback(running: Stack, home: 
     (home / "kept").rename(home / ".railhead/clusters/test/cluster.json")
     done.ended(1, "the record of cluster test is damaged")
     assert "Traceback" not in done.text
+
+
+def test_a_teardown_goes_on_where_the_one_before_it_left_a_host(running: Stack, home: Path) -> None:
+    """As after `pulumi state protect`: the record of the cluster stays with what is left."""
+    (urn, *_) = [one["urn"] for one in running.resources() if one["type"] == HOST]
+    running.run("state", "protect", "--yes", "--stack", "test", urn).ended(0)
+    teardown = ("teardown", "--destroy", "--yes", "--stack", "test")
+    running.fab(*teardown).ended(1, "it is protected")
+    assert len(made(running)) == 1
+    running.run("state", "unprotect", "--yes", "--stack", "test", urn).ended(0)
+    running.fab(*teardown).ended(0)
+    assert (
+        running.resources() == [] and not (home / ".railhead/clusters/test/cluster.json").exists()
+    )
