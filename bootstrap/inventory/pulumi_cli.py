@@ -191,4 +191,7 @@ def run(*args: str, seconds: float | None = None) -> subprocess.CompletedProcess
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true", "NO_COLOR": "1"}
+    """That of pulumi. Where the user wants its previews as a stream of events, `preview --json` is
+    several documents; here it is one."""
+    own = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "false"}
+    return os.environ | own | {"NO_COLOR": "1"}

@@ -203,7 +203,8 @@ def _preview(stack: str, *args: str) -> tuple[Preview, list[str]]:
     try:
         preview = decode(Preview, json.loads(process.stdout))
     except ValueError:
-        preview = Preview()
+        unknown = f"pulumi printed no JSON: {process.stdout[:200]!r}"
+        return Preview(), [_error(stack, process.stderr).message if process.returncode else unknown]
     errors = [one.message for one in preview.diagnostics if one.severity == "error"]
     if process.returncode and not errors:
         errors = [_error(stack, process.stderr).message]

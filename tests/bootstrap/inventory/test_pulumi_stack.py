@@ -200,6 +200,28 @@ def test_a_preview_tells_which_machines_a_change_stops(
     assert changes.removed == (("i-2",) if "Instance" in kind else ())
 
 
+def test_a_preview_is_one_document_also_where_the_user_wants_a_stream(
+    pulumi: PulumiCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the variable, `preview --json` of pulumi 3.259.0 prints a document for each event
+    (sdk/go/common/env/env.go). No step was read then: machines were replaced without a word."""
+    monkeypatch.setenv("PULUMI_ENABLE_STREAMING_JSON_PREVIEW", "true")
+    step = {"op": "delete", "oldState": {"type": "aws:ec2/instance:Instance", "id": "i-1"}}
+    stream = "echo '{\"sequence\": 0}'; echo '{\"sequence\": 1}'"
+    one = f"echo {shlex.quote(json.dumps({'steps': [step]}))}"
+    asks = '[ "$PULUMI_ENABLE_STREAMING_JSON_PREVIEW" = true ]'
+    pulumi.answers(preview=f"if {asks}; then {stream}; else {one}; fi")
+    assert pulumi_stack.machine_changes("dev", refresh=False).removed == ("i-1",)
+
+
+@pytest.mark.parametrize("printed", ["{}\n{}", "", "no JSON"])
+def test_a_preview_that_cannot_be_read_changes_nothing(pulumi: PulumiCommand, printed: str) -> None:
+    pulumi.answers(preview=f"printf '{printed}'")
+    with pytest.raises(UsageError, match="nothing was changed: pulumi printed no JSON"):
+        pulumi_stack.machine_changes("dev", refresh=False)
+    assert pulumi_stack.preview_report("dev")[0]
+
+
 def test_destroy_asks_nothing_and_reports_a_failure(
     pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
 ) -> None:
