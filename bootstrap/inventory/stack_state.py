@@ -44,6 +44,7 @@ class Resource:
     id: str | None = None
     custom: bool = False
     external: bool = False
+    protect: bool = False
     created: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
@@ -110,8 +111,9 @@ class StackState:
     machine. `kinds` are the types of all resources except Pulumi's own. `schedules` are the names
     of the deadlines that are separate resources. `zones` are those that may have capacity, in
     the order in which they are tried. `ids` are those of all resources of the cloud. `others` are
-    further clusters of its program, with their ids. `is_copy`: it was read from a copy, because the
-    state itself is damaged.
+    further clusters of its program, with their ids. `protected` are machines and buckets
+    that Pulumi must not delete: their names, with their types. `is_copy`: it was read from a copy,
+    because the state itself is damaged.
     """
 
     stack: str
@@ -132,6 +134,7 @@ class StackState:
     first_name: str | None = None
     is_copy: bool = False
     others: Mapping[str, str | None] = field(default_factory=dict)
+    protected: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_cluster(self) -> bool:
@@ -185,7 +188,13 @@ def read_state(stack: str, exported: object) -> StackState:
             _cluster_name(each): _text(_stash(resources, each.name, ID).get("output"))
             for each in components[1:]
         },
+        protected={r.name: r.type for r in resources if r.protect and is_removed_here(r)},
     )
+
+
+def is_removed_here(resource: Resource) -> bool:
+    """Whether it is one that a teardown removes by itself, and not by Pulumi."""
+    return resource.type in MACHINES or resource.type in BUCKETS
 
 
 def _cluster_name(component: Resource) -> str:

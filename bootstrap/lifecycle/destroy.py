@@ -5,6 +5,7 @@ Both return a receipt: the states that the cloud reports, and what still costs m
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -18,10 +19,11 @@ from ..console.output import Reporter, print_lines, print_result
 from ..console.text import count
 from ..console.wait import Clock
 from ..costs import bill, ledger
-from ..errors import Command, RailheadError, UsageError
+from ..errors import Command, Hint, RailheadError, UsageError
 from ..inventory import local_state, pulumi_lock, pulumi_stack
 from ..inventory.clouds import STATE_TYPES
 from ..inventory.hosts import Host, Inventory
+from ..inventory.stack_state import BUCKETS
 from . import held, stack_machines
 from .consent import (
     DESTROY,
@@ -182,10 +184,11 @@ def destroy(
     reported every machine as gone.
 
     Raises:
-        UsageError: results of a run would be lost, the user did not agree, or another command of
-            Pulumi works on the stack; nothing changed.
+        UsageError: results of a run would be lost, a machine is protected, the user did not agree,
+            or another command of Pulumi works on the stack; nothing changed.
     """
     inventory = machines.inventory
+    _refuse_protected(machines, with_bucket)
     if inventory is None:
         to_empty = _bucket_to_empty(machines, discard) if with_bucket else None
         rest = (
@@ -211,6 +214,22 @@ def destroy(
     if all(line.verified for line in left):  # else the same command goes on with it
         local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
+
+
+def _refuse_protected(machines: StackMachines, with_bucket: bool) -> None:
+    """UsageError where the stack's program, or its user, has protected a machine or the bucket:
+    their clouds would remove them for us, where Pulumi refuses. A bucket that is not emptied stays
+    in any case."""
+    protected = machines.state.protected.items()
+    if names := [name for name, kind in protected if with_bucket or kind not in BUCKETS]:
+        quoted = shlex.quote(machines.stack)
+        raise UsageError(
+            f"{', '.join(names)} of stack {machines.stack}: protected; nothing was removed",
+            hint=Hint(
+                f"pulumi state unprotect --all --yes --stack {quoted} && ",
+                DESTROY.plus(stack=machines.stack),
+            ),
+        )
 
 
 def _no_machine(machines: StackMachines) -> list[Line]:

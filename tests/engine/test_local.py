@@ -193,15 +193,26 @@ def test_what_fails_later_is_reported_without_a_traceback(running: Stack, home: 
     assert "Traceback" not in done.text
 
 
-def test_a_teardown_goes_on_where_the_one_before_it_left_a_host(running: Stack, home: Path) -> None:
-    """As after `pulumi state protect`: the record of the cluster stays with what is left."""
+TEARDOWN = ("teardown", "--destroy", "--yes", "--stack", "test")
+
+
+def test_a_teardown_goes_on_where_the_one_before_it_left_something(running: Stack) -> None:
+    (urn,) = [one["urn"] for one in running.resources() if one["urn"].endswith("::cluster-place")]
+    running.run("state", "protect", "--yes", "--stack", "test", urn).ended(0)
+    running.fab(*TEARDOWN).ended(1, "it is protected")
+    assert made(running) == {} and running.resources() != []
+    running.run("state", "unprotect", "--yes", "--stack", "test", urn).ended(0)
+    running.fab(*TEARDOWN).ended(0)
+    assert running.resources() == []
+
+
+def test_a_protected_host_ends_a_teardown_before_anything(running: Stack) -> None:
     (urn, *_) = [one["urn"] for one in running.resources() if one["type"] == HOST]
     running.run("state", "protect", "--yes", "--stack", "test", urn).ended(0)
-    teardown = ("teardown", "--destroy", "--yes", "--stack", "test")
-    running.fab(*teardown).ended(1, "it is protected")
-    assert len(made(running)) == 1
-    running.run("state", "unprotect", "--yes", "--stack", "test", urn).ended(0)
-    running.fab(*teardown).ended(0)
-    assert (
-        running.resources() == [] and not (home / ".railhead/clusters/test/cluster.json").exists()
-    )
+    before = pids()
+    unprotect = "pulumi state unprotect --all --yes --stack test"
+    running.fab(*TEARDOWN).ended(2, "protected; nothing was removed", unprotect)
+    assert pids() == before and None not in before.values()
+    running.run(*unprotect.split()[1:]).ended(0)
+    running.fab(*TEARDOWN).ended(0)
+    assert running.resources() == []

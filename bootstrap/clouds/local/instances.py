@@ -45,8 +45,9 @@ class Local:
                 raise RailheadError(f"{name}: processes {[*result.left]} still run")
 
     def terminate(self) -> None:
-        """As `stop`: the stack removes their homes."""
-        self.stop()
+        """As `stop`, where one is left: the stack removes their homes."""
+        if any(state.state != "gone" for state in self.instance_states().values()):
+            self.stop()
 
     def cannot_stop(self) -> list[str]:
         """None: every local host can be stopped."""

@@ -233,6 +233,32 @@ AGAIN = "fab teardown --destroy --stack dev"
 UNLOCK = f"pulumi cancel --yes --stack dev && {AGAIN}"
 
 
+@pytest.mark.parametrize(
+    ("kind", "with_bucket", "refused"),
+    [
+        ("aws:ec2/instance:Instance", False, True),
+        ("aws:s3/bucket:Bucket", False, False),  # it stays with what is in it
+        ("aws:s3/bucket:Bucket", True, True),
+        ("aws:iam/role:Role", True, False),  # Pulumi refuses
+    ],
+)
+def test_what_is_protected_is_not_removed_by_its_cloud_instead(
+    stack: Stack, kind: str, with_bucket: bool, refused: bool
+) -> None:
+    """By `protect` of the program, or `pulumi state protect`."""
+    resources = [resource(kind, "mine", id="i-1", protect=True), resource(kind, "open", id="i-2")]
+    state = read_state("dev", {"deployment": {"resources": resources}})
+    fake = StoppingCloud(lambda *_: "gone", costs_now=[])
+    if not refused:
+        stack.destroy(fake=fake, state=state, with_bucket=with_bucket)
+        assert stack.destroyed == [DESTROY]
+        return
+    with pytest.raises(UsageError, match="mine of stack dev: protected") as caught:
+        stack.destroy(fake=fake, state=state, with_bucket=with_bucket)
+    assert "pulumi state unprotect --all --yes --stack dev" in caught.value.hint
+    assert stack.destroyed == [] and not fake.terminated
+
+
 def test_nothing_is_removed_while_another_pulumi_command_works(stack: Stack) -> None:
     stack.pulumi.answers(refresh=locked(), destroy="true", stack_export=exported())
     fake = StoppingCloud(lambda *_: "gone", costs_now=[])
