@@ -30,8 +30,13 @@ class Malformed(ValueError):
 class Unfit(Malformed):
     """What a value must be. The containers of the value put its path before `at`."""
 
-    def __init__(self, wanted: str, value: Any = MISSING, near: str = "") -> None:
-        self.wanted, self.value, self.near, self.at = wanted, value, near, ""
+    def __init__(self, wanted: str, value: Any = MISSING, choices: Iterable[Any] = ()) -> None:
+        self.wanted, self.value, self.choices, self.at = wanted, value, choices, ""
+
+    @property
+    def near(self) -> str:
+        """The choice that is meant, perhaps; empty if none is near."""
+        return nearest(self.value, self.choices) if self.choices else ""
 
     def __str__(self) -> str:
         shown = "" if self.value is MISSING else f", not {shortened(self.value, 60)}"
@@ -39,7 +44,7 @@ class Unfit(Malformed):
 
     def of(self, name: str) -> str:
         """The message for a person who has typed the value: name, value, what fits."""
-        hint = f"; did you mean {self.near}?" if self.near else ""
+        hint = f"; did you mean {near}?" if (near := self.near) else ""
         return f"{name}: {shortened(self.value)} is not {self.wanted}{hint}"
 
 
@@ -113,7 +118,7 @@ class Rule:
                 raise Unfit(f"{self.wanted}, finite and below 2^63", value)
             for fits in checks:
                 if not fits(value):
-                    raise Unfit(self.wanted, value, nearest(value, self.choices))
+                    raise Unfit(self.wanted, value, self.choices)
             return float(value) if is_float else value
 
         return read
@@ -151,7 +156,7 @@ class Rule:
 def as_number(value: Any) -> float:
     """A number as it is printed, so that 0.1 of 32 bits is 0.1; NaN if it is not a number."""
     try:
-        return float(str(value))
+        return math.nan if "_" in (text := str(value)) else float(text)
     except (TypeError, ValueError, OverflowError):
         return math.nan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ TEXTS: list[tuple[Rule, dict[str, Any], list[str]]] = [  # fits with its value, 
         ["0", "9", "-1", "1.0", "1_0", "+1", " 1", "1e0", "٣", "9" * 5000, "", "x", "None"],
     ),
     (HALF_OPEN, {"0": 0.0, "0.999": 0.999, "1e-3": 0.001}, ["1", "-0.1", "nan", "inf", "x", "5m"]),
-    (OPEN, {"3": 3.0, "0.1": 0.1}, ["0", "3.1", "-1"]),
+    (OPEN, {"3": 3.0, "0.1": 0.1}, ["0", "3.1", "-1", "0_1", "0x1"]),
     (
         HOURS,
         {"0.5": 0.5, "48": 48.0, "90m": 1.5, "1800s": 0.5, "1.5 h": 1.5, "2d": 48.0},
@@ -102,6 +103,13 @@ def test_a_message_has_the_name_the_value_and_what_fits(
     with pytest.raises(Unfit) as unfit:
         rule.parsed(text)
     assert unfit.value.of("n") == message
+
+
+def test_what_a_host_sends_is_refused_without_a_search_for_what_it_meant() -> None:
+    with pytest.raises(Unfit) as unfit, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "difflib", None)
+        CHOICE.reader()("a" * 10**6)
+    assert len(str(unfit.value)) < 200
 
 
 def test_the_nearest_choice_is_near() -> None:
