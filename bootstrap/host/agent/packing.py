@@ -12,27 +12,51 @@ import hashlib
 import os
 import re
 import stat
+import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, cast
 
 from railhead.documents.agent.packing import Collect, Collected, Digest, Get, GetFile, Sent
 
+from ..base import programs
 from ..base.regular_files import open_regular
 from ..run.manifest import GROWING, Listing, tree
 from .channel import Chunks, operations
 
 PIECE = 1 << 18  # bytes
+UNREAD_SECONDS = 60.0
 
 
 def collect(request: Collect) -> Collected:
     """Send a run's results as they are now, also during the run or after its supervisor died."""
     folder = os.path.expanduser(request.folder)
+    if is_left(folder):
+        add_unread(folder)
     listing = Listing(folder)
     log = f"logs/{GROWING}"
     more = [(log, 0)] if os.path.exists(os.path.join(folder, log)) else []
     sent = send(folder, [*listing.files, *more], request.limit)
     return Collected(sent.files, sent.left, sent.changed, tuple(listing.skipped))
+
+
+def is_left(folder: str) -> bool:
+    """Whether a run has begun here and has no result, and no process of it is left."""
+    from ..run.end_processes import processes
+
+    begun, ended = (os.path.join(folder, name) for name in ("state.json", "results/result.json"))
+    is_open = os.path.exists(begun) and not os.path.exists(ended)
+    return is_open and not processes(os.path.basename(folder))
+
+
+def add_unread(folder: str) -> None:
+    """Add what the supervisor had not read when it died; a run of an earlier version has no program
+    for it."""
+    from ..base import bounded  # loaded only where it is needed
+
+    argv = [sys.executable, "-I", "-S", os.path.join(folder, programs.NAME), programs.UNREAD]
+    with contextlib.suppress(OSError):  # what is there is sent
+        bounded.run([*argv, folder], UNREAD_SECONDS)
 
 
 def get(request: Get) -> Sent:

@@ -27,10 +27,10 @@ from railhead.documents.runs.run import RunDocument
 
 from ..base import bounded, json_file, programs
 from ..base.programs import BUNDLE
+from ..output.recorded import METRICS
 from ..run import end_processes, manifest
 
 BLOBS = "~/.railhead/blobs"
-METRICS = "metrics.jsonl"
 # What a run has in results/ besides the files of its program.
 OURS = (*manifest.OURS, METRICS, "evaluation.json")
 # What libraries write before the first step: compiled modules, and TensorBoard's empty files.

@@ -6,15 +6,13 @@ Standard library only, Python 3.10.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
 from railhead.documents.lazy import dataclass, replace
 from railhead.documents.runs.cause import Cause
@@ -316,30 +314,3 @@ def _copied(run: RunDocument, ended: Ended, index: int) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1.0)
     return "the checkpoints did not arrive" if process.returncode else ""
-
-
-def metric_numbers(folder: str, since: float) -> dict[str, int]:
-    """How many values each --metric of a script has until then."""
-    numbers: dict[str, int] = {}
-    for record in _records(folder):
-        with contextlib.suppress(KeyError, TypeError):
-            if record["kind"] == "metric" and record["time"] <= since:
-                numbers[record["name"]] = record["number"]
-    return numbers
-
-
-def last_step(folder: str) -> int | None:
-    """The last step that a record has; None without one."""
-    steps = [record.get("step") for record in _records(folder)]
-    return max((step for step in steps if isinstance(step, int)), default=None)
-
-
-def _records(folder: str) -> Iterator[dict[str, Any]]:
-    """The objects in metrics.jsonl."""
-    path = os.path.join(folder, "results", prepare.METRICS)
-    with contextlib.suppress(OSError), open(path, errors="replace") as lines:
-        for line in lines:
-            with contextlib.suppress(ValueError, RecursionError):
-                record = json.loads(line)
-                if isinstance(record, dict):
-                    yield record

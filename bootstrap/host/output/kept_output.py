@@ -1,5 +1,6 @@
 """The last output of a rank on the chief, in two files: mpirun reads none in the second after the
-death of another rank, and what was printed then would be lost. Standard library only, Python 3.10.
+death of another rank, and a supervisor that dies none any more; what was printed then would be
+lost. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -7,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+from collections.abc import Sequence
 
-from .mpirun_output import NOT_TEXT
+from .mpirun_output import NOT_TEXT, STAMP, STAMPS
 
 SIZE = 1 << 19  # bytes of a file
 NAME = "output-{rank}"  # in the run's folder, and with OLDER behind it
 OLDER = ".1"
-HEAD = b"%019d\n"  # how many bytes the rank had printed before
+READ = "output-read"  # for each rank, how many bytes of it are in the logs
+HEAD = b"%019d\n"  # a number of bytes: in a file of a rank, those that it had printed before
 
 
 class KeptOutput:
@@ -49,9 +52,59 @@ class KeptOutput:
             self.file = -1
 
 
+class ReadMarks:
+    """Notes what the supervisor has read and written of each rank: whole lines."""
+
+    def __init__(self, folder: str, ranks: int) -> None:
+        self.counts = [0] * ranks
+        self.file = -1
+        with contextlib.suppress(OSError):  # no room: what it has read at its death is not known
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            self.file = os.open(os.path.join(folder, READ), flags, 0o600)
+            os.write(self.file, HEAD % 0 * ranks)
+
+    def note(self, rank: int, count: int) -> None:
+        """The supervisor has read so many bytes of a rank."""
+        if 0 <= rank < len(self.counts) and count != self.counts[rank] and self.file >= 0:
+            self.counts[rank] = count
+            with contextlib.suppress(OSError):
+                os.pwrite(self.file, HEAD % count, rank * len(HEAD % 0))
+
+    def close(self) -> None:
+        """Close the file, which stays."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+
 def after(folder: str, rank: int, received: int, last: bytes) -> bytes:
     """What a rank has printed after so many bytes, which end with `last`; b"" where the files lack
     it."""
+    start, text = _kept(folder, rank)
+    at = received - start
+    fits = 0 <= at <= len(text) and last.endswith(text[max(0, at - len(last)) : at])
+    return text[at:] if fits else b""
+
+
+def unread(folder: str, ranks: Sequence[int]) -> dict[int, bytes]:
+    """What each of these ranks has printed after what a supervisor has read, after the last time of
+    a line before it. {} where the files lack it."""
+    from ..base.regular_files import open_regular
+
+    texts = {}
+    with contextlib.suppress(OSError, ValueError), open_regular(os.path.join(folder, READ)) as file:
+        for rank in ranks:
+            file.seek(rank * len(HEAD % 0))
+            start, text = _kept(folder, rank)
+            at = int(file.read(len(HEAD % 0))) - start
+            if 0 <= at < len(text):
+                times = STAMPS.findall(text[:at])
+                texts[rank] = b"".join(STAMP + time + STAMP for time in times[-1:]) + text[at:]
+    return texts
+
+
+def _kept(folder: str, rank: int) -> tuple[int, bytes]:
+    """The last output of a rank, and how many bytes it had printed before that."""
     from ..base.regular_files import open_regular  # a rank loads this module, too
 
     path = os.path.join(folder, NAME.format(rank=rank))
@@ -62,9 +115,7 @@ def after(folder: str, rank: int, received: int, last: bytes) -> bytes:
             if begin != start + len(text):
                 text, start = b"", begin
             text += file.read(2 * SIZE)
-    at = received - start
-    fits = 0 <= at <= len(text) and last.endswith(text[max(0, at - len(last)) : at])
-    return text[at:] if fits else b""
+    return start, text
 
 
 def remove(folder: str) -> None:

@@ -32,7 +32,7 @@ from .progress import STEP, STEP_RECORDS, Progress
 
 LOOK = 0.1  # seconds between two looks for output
 CARBON = 45.0  # seconds at least before each record of the carbon so far
-LATEST = 600.0  # seconds at most between a line and its arrival here
+LATEST = 600.0  # seconds
 RECORD = b"@railhead "
 HEAD = 1000  # of mpirun's own lines are kept: the first ones have the cause
 LOG_LIMIT = 50_000_000  # bytes; then a rank's log is rotated, one older part is kept
@@ -202,6 +202,7 @@ class RunOutput:
         self.logs = {rank: self.open_log(rank) for rank in (MPIRUN, *range(run.size))}
         self.source, self.splitter = MpirunFile(), MpirunOutput()  # mpirun's stdout
         kept_output.remove(folder)
+        self.marks = kept_output.ReadMarks(folder, run.size)
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
         self.finished: set[int] = set()  # ranks that have reported the exit code 0
@@ -220,6 +221,7 @@ class RunOutput:
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.progress = Progress()
         self.ahead: dict[int, float] = {}  # {host: least seconds from its clock to ours}
+        self.latest = LATEST  # seconds at most between a line and its arrival here
         self.line_time = 0.0  # when the line was printed that is handled now
         self.broken: BaseException | None = None
         self.metric_lines = MetricLines(run.metrics, self.add_metric) if run.metrics else None
@@ -232,6 +234,8 @@ class RunOutput:
             splitter, updated = self.splitter, 0.0
             while data := self.next_output(process, splitter):
                 self.add_lines(splitter.feed(data))
+                for rank, count in splitter.counts.items():
+                    self.marks.note(rank, count - len(splitter.unfinished[rank]))
                 self.heartbeats.received(splitter.active)
                 self.heartbeats.ended(splitter.ended)
                 self.progress.step(splitter.stepped)
@@ -305,7 +309,7 @@ class RunOutput:
         if host := self.run.host_of(rank):
             self.ahead[host] = min(self.ahead.get(host, now - printed), now - printed)
             printed += self.ahead[host]
-        return min(max(printed, now - LATEST), now)
+        return min(max(printed, now - self.latest), now)
 
     def add_line(self, rank: int, line: bytes, printed: float | None = None) -> None:
         """Handle one line: a record, a line of a rank's log, or a message of mpirun. `printed`: the
@@ -370,8 +374,13 @@ class RunOutput:
             self.metrics.add(json.dumps({**record, "time": time.time()}).encode())
         for rank in range(self.run.size):
             self.logs[rank].add(text.encode())
+        self.close()
+
+    def close(self) -> None:
+        """Close all files."""
         for log in (self.metrics, *self.logs.values()):
             log.close()
+        self.marks.close()
         self.source.close()
 
     def add_metric(self, record: dict[str, Any]) -> None:

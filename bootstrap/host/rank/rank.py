@@ -244,7 +244,7 @@ def redirect_output(
                 send(encoded(heartbeat.last_energy()))
                 send(encoded(last_line) + ENDED)
             except OSError:
-                end_left(rank)
+                end_left(rank, functools.partial(keep_output, source))
     finally:
         os._exit(0)
 
@@ -316,15 +316,26 @@ def send(data: bytes) -> None:
         rest = rest[os.write(1, rest[:FRAME]) :]
 
 
-def end_left(pid: int) -> None:
-    """End a rank whose launcher is gone, with its children."""
+def keep_output(source: int) -> None:
+    """Keep what a rank has printed that nobody else reads any more, at most 1 MB of it."""
+    for _ in range(16):
+        ready, _, _ = select.select([source], [], [], 0)
+        data = os.read(source, 1 << 16) if ready else b""
+        for kept in KEPT if data else ():
+            kept.add(stamp() + encoded(data))
+
+
+def end_left(pid: int, look: Callable[[], None]) -> None:
+    """End a rank whose launcher is gone, with its children; `look` is called meanwhile."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(OSError):
             own = os.getpgid(pid) == pid
             (os.killpg if own else os.kill)(pid, number)
         until = time.monotonic() + GRACE
         while not is_gone(pid) and time.monotonic() < until:
+            look()
             time.sleep(0.05)
+    look()
 
 
 def forward_output(source: int, rank: int, heartbeat: Heartbeat) -> None:

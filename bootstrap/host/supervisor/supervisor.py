@@ -29,12 +29,13 @@ from railhead.documents.runs.takeover import NO_LEASE, Taken
 
 from ..attempts.elastic import Returning
 from ..attempts.points import Checkpoints
-from ..attempts.restarts import Ended, Times, last_step, metric_numbers
+from ..attempts.restarts import Ended, Times
 from ..attempts.run_state import State
 from ..base import children, json_file, locks, programs
 from ..causes.retry import NEVER
 from ..output.mpirun_output import Verdict, verdict
 from ..output.rank_output import RunOutput
+from ..output.recorded import last_step, metric_numbers
 from ..run import (
     closing,
     cluster_key,

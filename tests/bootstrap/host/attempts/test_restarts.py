@@ -23,6 +23,7 @@ from bootstrap.host.attempts.restarts import Ended, Restarts, Times
 from bootstrap.host.base.programs import REPLACING
 from bootstrap.host.causes import retry
 from bootstrap.host.causes.causes import Failure, diagnosed
+from bootstrap.host.output.recorded import metric_numbers
 from bootstrap.host.run import time_left
 from bootstrap.host.run.end_processes import drop_temporary
 from bootstrap.untrusted.records import records
@@ -212,7 +213,7 @@ def test_values_that_come_again_are_numbered_from_those_before_the_checkpoint(
             numbers[name] += 1
             record = {"kind": "metric", "name": name, "number": numbers[name], "time": at}
             lines.write(f"{json.dumps(record)}\n")
-    assert restarts.metric_numbers(str(tmp_path), since=2.0) == {"loss": 2, "mae": 1}
+    assert metric_numbers(str(tmp_path), since=2.0) == {"loss": 2, "mae": 1}
 
 
 def test_what_is_printed_while_a_checkpoint_is_written_counts_once(home: Path) -> None:

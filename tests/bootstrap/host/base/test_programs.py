@@ -83,13 +83,13 @@ def test_a_host_makes_the_classes_and_loads_the_modules_that_it_uses(tmp_path: P
 # A run waits for each of these: for their modules, and for what they load of Python.
 LOADS = {
     "run.cluster_key": (7, {"dataclasses", "hashlib", "tempfile", "typing"}),
-    "supervisor.supervisor": (68, {"csv", "decimal", "inspect", "pathlib", "shutil", "traceback"}),
-    "rank.rank": (40, {"getpass", "hashlib", "inspect", "tempfile", "pathlib"}),
+    "supervisor.supervisor": (70, {"csv", "decimal", "inspect", "pathlib", "shutil", "traceback"}),
+    "rank.rank": (41, {"getpass", "hashlib", "inspect", "tempfile", "pathlib"}),
     "agent.agent": (13, {"hashlib", "inspect", "shutil", "subprocess", "tempfile"}),
-    "agent.files": (14, {"inspect", "shutil", "tarfile"}),
-    "agent.runs": (31, {"ctypes", "decimal", "inspect", "pathlib", "subprocess"}),
-    "run.closing": (24, {"inspect", "shutil"}),
-    "run.end_processes": (30, {"inspect", "shutil"}),
+    "agent.files": (15, {"inspect", "shutil", "tarfile"}),
+    "agent.runs": (32, {"ctypes", "decimal", "inspect", "pathlib", "subprocess"}),
+    "run.closing": (25, {"inspect", "shutil"}),
+    "run.end_processes": (31, {"inspect", "shutil"}),
 }
 
 

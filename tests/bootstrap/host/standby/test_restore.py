@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from standins.stores.object_stores import S3, Gcs
 
-from bootstrap.host.attempts import points, restarts
+from bootstrap.host.attempts import points
 from bootstrap.host.base import json_file
+from bootstrap.host.output import recorded
 from bootstrap.host.run import held
 from bootstrap.host.standby.restore import restore
 from bootstrap.host.upload import live_upload, restore_checkpoints, upload
@@ -144,8 +145,8 @@ def test_a_run_comes_back_as_it_was_uploaded_and_its_uploads_continue(
     assert (second / "logs/rank-0.log").read_bytes() == log
     assert files_in(second / "checkpoints") == files_in(first / "checkpoints")
     assert points.checkpoints(str(second)) == points.checkpoints(str(first))
-    assert restarts.last_step(str(second)) == 42
-    assert restarts.metric_numbers(str(second), 2.0) == {"loss": 7}
+    assert recorded.last_step(str(second)) == 42
+    assert recorded.metric_numbers(str(second), 2.0) == {"loss": 7}
 
     continued = live_upload.LiveUpload(str(second), url)
     before = store.names("taken-over")
@@ -161,5 +162,5 @@ def test_a_run_comes_back_as_it_was_uploaded_and_its_uploads_continue(
     assert store.get("taken-over", "runs/r1/manifest.json") == b'{"files": []}'
     third = folder_of(tmp_path / "third/r1", 3)
     restore(upload.destination(url), str(third), 3)
-    assert restarts.last_step(str(third)) == 43
+    assert recorded.last_step(str(third)) == 43
     assert (third / "logs/rank-0.log").read_bytes() == log + b"of the second\n"

@@ -1,0 +1,39 @@
+"""What ranks of the chief had printed when their supervisor died, which no log and no record has.
+
+output.unread FOLDER   of a run without a supervisor and without processes
+
+Standard library only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import os
+
+from railhead.documents.runs.run import RunDocument
+
+from ..base import json_file
+from ..base.locks import try_lock
+from . import kept_output
+from .rank_output import RunOutput, WriteErrors
+from .recorded import metric_numbers
+
+FOR_EVER = float("inf")
+
+
+def main(folder: str) -> None:
+    """Add it to the logs and records, once. A run with secrets has lost their values with its
+    supervisor: its lines are not written."""
+    run = json_file.read(os.path.join(folder, "run.json"), RunDocument)
+    with try_lock(folder, is_folder=True) as mine:
+        here = [rank for rank in range(run.size) if not run.host_of(rank)]
+        texts = kept_output.unread(folder, here)
+        if not mine or run.secrets or not texts:
+            return
+        output = RunOutput(folder, run, (), WriteErrors(), metric_numbers(folder, FOR_EVER))
+        output.first_step = 0.0  # it was recorded
+        output.latest = FOR_EVER
+        for rank, text in texts.items():
+            output.add_lines(output.splitter.rest(rank, text))
+        output.add_lines(output.splitter.close())
+        output.close_metrics()
+        output.close()
