@@ -22,6 +22,7 @@ from paramiko.ssh_exception import SSHException
 
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
+from bootstrap.host.run.cluster_key import listens
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.ssh import connect
@@ -321,8 +322,7 @@ def test_keys_of_the_ssh_agent_count(
     monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=-3)
     try:
-        while not path.exists():
-            time.sleep(0.01)
+        assert wait_until(lambda: listens(str(path)), seconds=30, every=0.01)
         subprocess.run(["ssh-add", "-q", str(cluster.key)], check=True)
         if variable == "nobody":
             monkeypatch.setenv("SSH_AUTH_SOCK", str(operator.ssh / "nobody"))
