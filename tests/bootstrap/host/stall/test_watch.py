@@ -16,6 +16,9 @@ from standins.waiting import wait_until
 from bootstrap.host.output.rank_output import Secrets
 from bootstrap.host.stall.collect import Sample
 from bootstrap.host.stall.diagnosis import Diagnosis
+from bootstrap.host.stall.watch import ask_host
+from railhead.documents.codec import decode, encode
+from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.stall import Place, Stall
 
 # The others wait in a library with the name of Horovod, which reads from a pipe.
@@ -201,3 +204,16 @@ def test_the_text_of_a_line_comes_from_the_program_only(
     (run.folder / "work/train.py").write_text("a = 1\n  b = 2\n")
     os.mkfifo(run.folder / "work/pipe")
     assert run.supervisor.watch.source(file, line) == text
+
+
+def test_a_host_answers_for_its_own_ranks_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two ranks; the first one is another host's."""
+    run = Run(home, "")
+    document = decode(RunDocument, run.read("run.json"))
+    samples = [Sample(rank, 7, 1.0, "S", 0.0, 0.0, 0.0, 0, 0) for rank in range(document.size)]
+    (home / "bin/ssh").write_text(f"#!/bin/sh\ncat <<E\n{json.dumps(encode(samples))}\nE\n")
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    answers = ask_host(document, str(run.folder), 1, 0.1)
+    assert [sample.rank for sample in answers if not isinstance(sample, str)] == [1]

@@ -166,6 +166,19 @@ def test_a_log_that_was_rotated_twice_during_an_outage_is_read_from_its_beginnin
     assert lines == [*(f"line {number:04d}" for number in range(3)), *lost, *whole.split("\n")]
 
 
+def test_what_follows_an_incomplete_line_that_was_removed_is_whole(chief: Chief) -> None:
+    """As a log removes it on a full disk; the piece with it is in the bucket."""
+    path, sender = chief.folder / "logs/rank-0.log", chief.sender()
+    path.write_text("one\nhalf a li")
+    sender.step()
+    os.truncate(path, len("one\n"))
+    sender.step()
+    with path.open("a") as log:
+        log.write("the first words, and all others\n")
+    sender.step()
+    assert chief.read().text == "one\nhalf a lithe first words, and all others\n"
+
+
 def test_pieces_are_of_the_logs_of_a_run_and_of_nothing_else(chief: Chief) -> None:
     for name in ("rank-0", "rank-17", "mpirun", "supervisor", "upload", "rank-x", "own"):
         (chief.folder / f"logs/{name}.log").write_text(f"{name}\n")
