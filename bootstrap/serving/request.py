@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from railhead.documents.lazy import dataclass
-from railhead.documents.options.serving import RAILHEAD, TENSORFLOW_SERVING, DeployOptions
+from railhead.documents.options.serving import (
+    HOURS,
+    MAX_DELAY,
+    RAILHEAD,
+    TENSORFLOW_SERVING,
+    DeployOptions,
+)
 
 from ..errors import Command, UsageError
 from .records import NOTEBOOK, check_endpoint_name
@@ -24,10 +30,10 @@ class DeployRequest:
 
     name: str
     port: int | None = None
-    hours: float = DeployOptions.hours
+    hours: float = HOURS
     update: bool | None = False
     max_batch: int = MAX_BATCH
-    max_delay_ms: float = DeployOptions.max_delay
+    max_delay_ms: float = MAX_DELAY
     server: str = RAILHEAD
 
     def __post_init__(self) -> None:

@@ -6,9 +6,10 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.options.option import option
 
 RAILHEAD, TENSORFLOW_SERVING = SERVERS = ("railhead", "tensorflow-serving")
+HOURS, MAX_DELAY = 1.0, 2.0  # the latter in milliseconds
 PORTS = {"at_least": 1024, "at_most": 65535}
 TIME_TO_LIVE = option(
-    1.0, "time-to-live from now until it is terminated", at_least=0.01, at_most=168, unit="h"
+    HOURS, "time-to-live from now until it is terminated", at_least=0.01, at_most=168, unit="h"
 )
 LOCAL_PORT = option(
     None,
@@ -52,7 +53,7 @@ class DeployOptions:
         at_most=4096,
     )
     max_delay: float = option(
-        2.0, "milliseconds that a sample waits for other samples", at_least=0, at_most=1000
+        MAX_DELAY, "milliseconds that a sample waits for other samples", at_least=0, at_most=1000
     )
     server: str = option(
         RAILHEAD,

@@ -271,6 +271,15 @@ def test_a_deploy_that_cannot_succeed_starts_no_machine(
     assert "endpoint m is already on h2 of other" in message(DeployRequest("m"))
 
 
+def test_a_process_can_deploy_more_than_once() -> None:
+    """As by the Python interface: neither of the two classes takes a field from the other."""
+    options = DeployOptions(name="a", max_delay=7.0)
+    for name in ("b", "c"):
+        options = replace(options, name=name)
+        request = replace(read_request(options), update=None)
+        assert (request.name, request.max_delay_ms) == (name, options.max_delay)
+
+
 def test_after_a_run_a_model_that_is_not_deployed_is_no_wrong_usage(tmp_path: Path) -> None:
     """The exit code of wrong usage means that no run was started."""
     run_id = "20261126-000000-0001"
