@@ -197,9 +197,7 @@ def update(
         tensorflow_serving.require_saved_model(place, model)
     session.write(_file(folder, document))
     highest = session.run(["sh", "-c", HIGHEST, "highest", f"{folder}/versions"])
-    state = read_state(session, folder)
-    used = [*highest.tail, *(state.failed if state else ())]
-    numbers = [int(name) for name in used if name.isdecimal() and len(name) < 10]
+    numbers = [int(name) for name in highest.tail if name.isdecimal() and len(name) < 10]
     number = 1 + max(numbers, default=0)
     _link_version(session, folder, model, number)
     report(f"version {number} is loading; the one before serves meanwhile")

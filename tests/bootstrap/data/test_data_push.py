@@ -17,7 +17,7 @@ from bootstrap.clouds import bucket
 from bootstrap.clouds.aws.s3 import S3
 from bootstrap.clouds.storage import Store
 from bootstrap.data.folders import hashed, listed
-from bootstrap.data.upload import upload
+from bootstrap.data.upload import upload, upload_to_stack
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.host.buckets import s3 as s3_module
 from bootstrap.host.buckets.objects import ChangedFile
@@ -81,6 +81,27 @@ def test_the_bucket_of_the_stack_gets_data_by_its_digest(
     workflow.list_objects(uri)
     listed = capsys.readouterr().out
     assert "200 kB  sub/b c.bin" in listed and "3 objects, 200 kB" in listed
+
+
+def test_data_that_did_not_arrive_is_not_marked_as_complete(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts read what the entry names."""
+    data, store = hashed(listed(folder, "x"), lambda _: None), store_of(world)
+    send = type(store).upload
+
+    def breaks(self: Any, key: str, *given: Any, **named: Any) -> None:
+        if key.endswith("b c.bin"):
+            raise RailheadError("the connection broke")
+        send(self, key, *given, **named)
+
+    monkeypatch.setattr(type(store), "upload", breaks)
+    with pytest.raises(RailheadError):
+        upload_to_stack(data, store)
+    assert f"data/{data.digest}.json" not in world.names()
+    monkeypatch.setattr(type(store), "upload", send)
+    upload_to_stack(data, store)
+    assert f"data/{data.digest}.json" in world.names()
 
 
 DAMAGED = {

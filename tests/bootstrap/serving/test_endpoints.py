@@ -392,6 +392,19 @@ def place(session: Any = None, home: str = "/h", deadline: Deadline | None = Non
     return EndpointPlace(session, "python3", facts, deadline=deadline)
 
 
+@pytest.mark.parametrize(("cluster", "host"), [("c", "h2"), ("other", "h1")])
+def test_a_name_is_that_of_one_endpoint_also_on_two_hosts_of_a_cluster(
+    cluster: str, host: str
+) -> None:
+    endpoint = Deployed("m", "c", "h1", 8501, None)
+    records.save(replace(endpoint, port=8502))
+    deploying.refuse_elsewhere(endpoint)
+    records.save(replace(endpoint, cluster=cluster, host=host))
+    with pytest.raises(UsageError):
+        deploying.refuse_elsewhere(endpoint)
+    assert records.find("m") == replace(endpoint, cluster=cluster, host=host)
+
+
 def test_without_hosts_only_recorded_endpoints_are_known() -> None:
     with pytest.raises(Exit, match="no endpoint 'm' is deployed\n"):
         serving_tasks.undeploy(name="m")

@@ -145,3 +145,16 @@ def test_a_line_that_somebody_adds_after_the_read_stays(
             with pytest.raises(RailheadError, match="changes all the time"):
                 add(session, bob)
     assert file.read_text() == "".join(added)
+
+
+def test_only_the_lines_of_the_cluster_itself_are_replaced(tmp_path: Path) -> None:
+    """Other names begin or end with its name."""
+    file = Path("~/.ssh/authorized_keys").expanduser()
+    file.parent.mkdir(mode=0o700)
+    own = "ssh-ed25519 AAAA railhead:dev"
+    others = [f"ssh-ed25519 AAAA railhead:{name}" for name in ("dev-2", "gpu-dev", "dev.b")]
+    file.write_text("".join(f"{line}\n" for line in (others[0], own, *others[1:])))
+    with local_session() as session:
+        session.start_agent("python3")
+        authorize(session, "dev", [])
+        assert file.read_text().splitlines() == others

@@ -499,6 +499,10 @@ def test_the_timer_of_the_machine_is_a_limit_too(tmp_path: Path) -> None:
     tool.chmod(0o755)
     run: RunDocument = run_document(max_hours=1.0)
     assert time_left.seconds_left(run, 100, str(tmp_path / "none")) == 3500
+    stopped = tmp_path / "stopped"
+    stopped.write_text(tool.read_text().replace("timer=active", "timer=inactive"))
+    stopped.chmod(0o755)
+    assert time_left.seconds_left(run, 100, str(stopped)) == 3500
     assert time_left.seconds_left(run, 100, str(tool)) == 100
     assert time_left.seconds_left(run_document(), 100, str(tmp_path / "none")) is None
 

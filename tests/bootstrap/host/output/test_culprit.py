@@ -43,6 +43,16 @@ def test_every_recorded_failure_is_a_case() -> None:
     assert {path.stem for path in MESSAGES.iterdir()} == set(BLAMED)
 
 
+def test_a_lost_host_is_counted_among_those_that_take_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an elastic run: mpirun knows nothing of the absent one, which comes before it."""
+    hosts = [{"name": "a"}, {"name": "absent", "slots": 0}, {"name": "b"}]
+    run = SupervisorHere(tmp_path / "r1", monkeypatch, hosts=hosts, elastic=1)
+    run.mpirun_prints((MESSAGES / "lost.txt").read_text())
+    assert blamed(run.result(77)) == BLAMED["lost"]
+
+
 def blamed(result: Result) -> dict[str, Any]:
     """The culprit as result.json has it, without its lines."""
     culprit = encode(result)["culprit"]
