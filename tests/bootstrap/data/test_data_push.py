@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from bootstrap.clouds import bucket
 from bootstrap.clouds.aws.s3 import S3
 from bootstrap.clouds.storage import Store
 from bootstrap.data.folders import hashed, listed
+from bootstrap.data.send import Missing
+from bootstrap.data.through_bucket import MIN_BYTES, upload_missing
 from bootstrap.data.upload import upload, upload_to_stack
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.host.buckets import s3 as s3_module
@@ -81,6 +84,18 @@ def test_the_bucket_of_the_stack_gets_data_by_its_digest(
     workflow.list_objects(uri)
     listed = capsys.readouterr().out
     assert "200 kB  sub/b c.bin" in listed and "3 objects, 200 kB" in listed
+
+
+def test_only_what_hosts_lack_goes_through_the_bucket(world: World, folder: Path) -> None:
+    """The second host lacks nothing, and the first one has one of two."""
+    both = {name: hashed(listed(folder / name, "x"), lambda _: None) for name in ("a.bin", "sub")}
+    lacks = {"h1": Missing(("sub",), MIN_BYTES, 0), "h2": Missing((), 0, 0)}
+    environment = SimpleNamespace(interpreter="python")
+    cluster: Any = SimpleNamespace(inventory=world.inventory, environment=environment)
+    downloads = upload_missing({"h1": both, "h2": both}, lacks, cluster)
+    digest = both["sub"].digest
+    assert {*downloads.uris} == {digest}
+    assert all(name.startswith(f"data/{digest}") for name in world.names())
 
 
 def test_data_that_did_not_arrive_is_not_marked_as_complete(

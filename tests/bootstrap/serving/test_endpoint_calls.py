@@ -160,6 +160,20 @@ def test_a_new_version_with_another_signature_is_noticed(
         endpoint.predict([SQUARE])
 
 
+def test_arrays_have_the_types_of_the_model_that_has_answered(
+    opened: Opened, model: ServedModel
+) -> None:
+    """Not of the one before it, which had another signature."""
+    endpoint = opened.of(model)
+    assert endpoint.predict(np.zeros((1, 2, 2))).dtype == np.float32
+    shape = (None, 3, 3, 1)
+    model.signature = signature(
+        {"x": Served("x", "float32", shape)}, {"y": Served("y", "int64", shape)}
+    )
+    model.function = lambda arrays: {"y": arrays["x"].astype("int64")}
+    assert endpoint.predict(np.zeros((1, 3, 3))).dtype == np.int64
+
+
 def test_many_samples_are_sent_in_parts(
     opened: Opened, model: ServedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

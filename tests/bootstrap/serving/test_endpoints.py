@@ -28,6 +28,7 @@ from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
+from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import check_deadline
 from bootstrap.serving.environment import Environment, Server
 from bootstrap.serving.place import EndpointPlace
@@ -40,10 +41,13 @@ from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows.notebook import open_notebook
 from bootstrap.workflows.serving import check_free, deploy_on_host, deploy_trained, undeploy
 from railhead.documents.agent.commands import CommandResult
+from railhead.documents.agent.network import FindPort, FoundPort
+from railhead.documents.agent.runs import EndRun
 from railhead.documents.cluster import ClusterPrice
 from railhead.documents.options.serving import DeployOptions
 from railhead.documents.runs.run import RunData
 from railhead.documents.runs.run_record import RunRecord
+from railhead.documents.runs.swept import Swept
 from railhead.documents.serving.endpoint import Deployed, EndpointState
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
@@ -403,6 +407,22 @@ def test_a_name_is_that_of_one_endpoint_also_on_two_hosts_of_a_cluster(
     with pytest.raises(UsageError):
         deploying.refuse_elsewhere(endpoint)
     assert records.find("m") == replace(endpoint, cluster=cluster, host=host)
+
+
+def test_an_endpoint_that_has_ended_is_forgotten_though_its_port_is_that_of_another() -> None:
+    """By now another program of the host may have it."""
+    endpoint = Deployed("m", "c", "h1", 8501, None)
+    records.save(endpoint)
+    replies = {EndRun: Swept(0, ()), FindPort: FoundPort(None)}
+    removed = list[str]()
+    session: Any = SimpleNamespace(
+        read=lambda path, **_: None,
+        call=lambda request: replies[type(request)],
+        run=lambda argv: CommandResult(0, ()),
+        remove=removed.append,
+    )
+    undeploying.undeploy(place(session), endpoint)
+    assert records.find("m") is None and removed == [endpoint.folder]
 
 
 def test_without_hosts_only_recorded_endpoints_are_known() -> None:

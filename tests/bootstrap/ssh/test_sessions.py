@@ -12,11 +12,13 @@ from standins.connected import connected
 
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts.host import HostFacts
-from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
 from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.runtimes import Environment, choose_runtime
+from bootstrap.ssh import connect
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.session import ConnectionLost
 
 
 class Session:
@@ -44,6 +46,26 @@ def opened(*names: str) -> dict[str, Any]:
 @pytest.fixture
 def inventory() -> Inventory:
     return parse_hosts("c,a,b")
+
+
+def test_only_a_session_whose_shell_does_not_answer_is_closed(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = dict[str, Session]()
+
+    class Greeting(Session):
+        def greet(self) -> None:
+            if self.host.name == "a":
+                raise ConnectionLost("a")
+
+    def login(host: Host, *_: object) -> Session:
+        made[host.name] = Greeting(host.name)
+        return made[host.name]
+
+    monkeypatch.setattr(connect, "_open", login)
+    sessions = connect.open_sessions(inventory)
+    assert [*sessions] == ["c", "b"] and [*sessions.failed] == ["a"]
+    assert {name for name, session in made.items() if session.closed} == {"a"}
 
 
 def test_sessions_have_the_order_of_the_hosts(inventory: Inventory) -> None:

@@ -338,6 +338,19 @@ def test_a_changed_object_is_left_out_and_named(s3: Any, run: Path, tmp_path: Pa
     }
 
 
+def test_a_changed_object_does_not_end_the_restore_of_the_run_itself(
+    s3: Any, run: Path, tmp_path: Path
+) -> None:
+    """A host that takes the run over keeps the times of the files that it gets."""
+    whole, changed = own_file(run, "a.h5", "a"), own_file(run, "b.h5", "b")
+    assert uploads(run).step()
+    s3.put_object(Bucket="results-b", Key="runs/r1/checkpoints/files/0001", Body=b"other")
+    back = tmp_path / "back"
+    found = restore_checkpoints.restore(upload.destination(URL), str(back), keep_times=True)
+    assert found.damaged == (changed.name,) and content_of(back) == {whole.name: "a"}
+    assert (back / whole.name).stat().st_mtime_ns == whole.stat().st_mtime_ns
+
+
 @pytest.mark.parametrize("path", ["../outside", "/etc/outside", "a/../../outside"])
 def test_a_manifest_that_leads_out_of_the_folder_is_refused(
     s3: Any, run: Path, tmp_path: Path, path: str
