@@ -11,7 +11,14 @@ import pytest
 from places import CASES, ROOT
 
 from railhead.documents.codec import Malformed, decode, encode
-from railhead.documents.runs.evaluation import ClassFigures, Evaluation, Mistake, Threshold
+from railhead.documents.runs.evaluation import (
+    ClassFigures,
+    Evaluation,
+    Judgement,
+    Mistake,
+    Reported,
+    Threshold,
+)
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.sweep import SweepDocument
 from railhead.documents.serving.endpoint import Deployed, EndpointDocument, EndpointState
@@ -30,6 +37,19 @@ def kept(name: str) -> Any:
 def test_what_is_read_is_written_again(name: str) -> None:
     written = encode(decode(DOCUMENTS[name], kept(name)))
     assert kept(name).items() <= written.items()
+
+
+def test_the_judgement_of_the_thresholds_replaces_that_of_the_program() -> None:
+    """A script may say that it passed; its own values come before those of others."""
+    reported = Reported({"passed": True, "failed": [], "accuracy": 0.5, "threshold": 0.4})
+    limit = Threshold("accuracy", "min", 0.9)
+    judged = reported.after({"accuracy": 0.6, "mae": 1.0}).judged(
+        Judgement((limit,), ("accuracy 0.5 < 0.9",), False)
+    )
+    evaluation = judged.read()
+    assert evaluation.passed is False and evaluation.thresholds == (limit,)
+    assert len(evaluation.failed) == 1
+    assert evaluation.figures == {"accuracy": 0.5, "mae": 1.0}
 
 
 def test_an_evaluation_is_read() -> None:

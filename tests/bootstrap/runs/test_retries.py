@@ -156,9 +156,9 @@ def test_records_after_the_checkpoint_of_a_later_attempt_are_left_out(
     assert len(curve.points) == len({r.epoch for r in current if r.kind == "epoch"})
 
 
-def value(step: int | None, time: float, *, name: str = "loss") -> dict[str, Any]:
+def value(step: int | None, time: float, *, name: str = "loss", rank: int = 0) -> dict[str, Any]:
     """A value of a metric, whose line may have named its step."""
-    one = {"kind": "metric", "name": name, "value": 1.0, "number": 99, "rank": 0, "time": time}
+    one = {"kind": "metric", "name": name, "value": 1.0, "number": 99, "rank": rank, "time": time}
     return one if step is None else {**one, "step": step}
 
 
@@ -179,6 +179,11 @@ SINCE: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[float]]]
         [value(9, 19), value(9, 19.5, name="val"), value(10, 21, name="val")],
         [value(10, 30)],
         [19, 19.5, 30],
+    ),
+    "another rank, which is a step behind": (
+        [value(9, 18), value(8, 18.5, rank=1), value(10, 19.5), value(9, 19.6, rank=1)],
+        [value(10, 30), value(9, 30.5, rank=1)],
+        [18, 18.5, 30, 30.5],
     ),
     "steps that begin again in each epoch": (
         [value(1, 16), value(2, 17), value(1, 18), value(2, 19), value(3, 21)],

@@ -47,6 +47,19 @@ def test_files_are_requested_in_parts_whose_answers_are_within_the_bound(
     assert {n: (tmp_path / "d" / n).read_bytes() for n in FILES} == FILES
 
 
+def test_data_has_exactly_the_files_of_its_list(
+    events: queue.Queue[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a program has written beside them does not stay; the file that it removed comes back."""
+    folder = tmp_path / "d"
+    assert data.receive_data(ReceiveData(str(folder), MANIFEST)) == Received(())
+    (folder / "sub/other").write_text("not of the data")
+    (folder / "sub/1").unlink()
+    monkeypatch.setattr(data, "IN", io.BytesIO(FILES["sub/1"]))
+    assert data.receive_data(ReceiveData(str(folder), MANIFEST)) == Received(())
+    assert {path.name for path in (folder / "sub").iterdir()} == {f"{n}" for n in range(1, 6)}
+
+
 def test_a_host_that_waits_for_another_of_its_home_is_not_silent(
     events: queue.Queue[Any], tmp_path: Path
 ) -> None:
