@@ -7,7 +7,8 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from hosts.ranks import lay_out, rank, script
@@ -16,6 +17,7 @@ from places import ROOT
 from bootstrap.runs.strategies import STRATEGIES
 from railhead.keras_patches import patch, rows
 from railhead.keras_patches.gradients import GRADIENTS
+from railhead.keras_patches.horovod import callbacks
 from railhead.keras_patches.multiworker import MULTIWORKER
 from railhead.keras_patches.names import NAMES
 from railhead.keras_patches.parameter_server import PARAMETER_SERVER
@@ -79,6 +81,33 @@ def test_a_module_with_the_correction_stays_as_it_is() -> None:
     assert not source_has("reduce", "axis=0", expected=False)(part)
     assert source_has("reduce", "axis=None", expected=False)(part)
     assert not source_has("missing", "axis=None", expected=False)(part)
+
+
+@pytest.mark.parametrize(
+    ("corrects", "before", "factors"), [(True, 0.5, [0.2]), (False, 0.5, []), (True, 0.0, [])]
+)
+def test_momentum_is_corrected_where_the_callback_is_to_do_so(
+    monkeypatch: pytest.MonkeyPatch, corrects: bool, before: float, factors: list[float]
+) -> None:
+    """By the factor of the learning rate, which is set in any case."""
+    corrected, rates = list[float](), [before]
+    monkeypatch.setattr(callbacks, "scale_momentum", lambda _, factor: corrected.append(factor))
+    kind = type("LearningRateScheduleCallbackImpl", (), {})
+    module: Any = SimpleNamespace(LearningRateScheduleCallbackImpl=kind)
+    callbacks.patch_learning_rates(module)
+    callback: Any = kind()
+    optimizer = SimpleNamespace(lr=SimpleNamespace(assign=None))
+    vars(callback).update(
+        model=SimpleNamespace(optimizer=optimizer),
+        backend=SimpleNamespace(
+            get_value=lambda _: rates[-1], set_value=lambda _, rate: rates.append(rate)
+        ),
+        initial_lr=1.0,
+        multiplier=lambda epoch: 0.1 * epoch,
+        momentum_correction=corrects,
+    )
+    callback._adjust_learning_rate(1)
+    assert rates == [before, 0.1] and corrected == pytest.approx(factors)
 
 
 def test_without_patches_nothing_is_installed() -> None:
