@@ -23,6 +23,7 @@ from . import pulumi_cli
 FULL = 1 << 20  # free bytes of a disk that is full
 COPY = "isCopy"
 ENDINGS = (".json", ".json.gz")
+ZSTD = ".json.zst"  # of PULUMI_DIY_BACKEND_ZSTD, which Python reads from 3.14 on
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,10 @@ def stacks() -> list[str]:
     folder = _folder()
     paths = sorted(folder.glob("stacks/*/*")) if folder else []
     return [
-        path.name.removesuffix(end) for path in paths for end in ENDINGS if path.name.endswith(end)
+        path.name.removesuffix(end)
+        for path in paths
+        for end in (*ENDINGS, ZSTD)
+        if path.name.endswith(end)
     ]
 
 

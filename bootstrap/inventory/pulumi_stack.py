@@ -25,6 +25,7 @@ PREVIEW_SECONDS = 300
 COST = "the whole cluster: "  # how stacks/program.py begins it
 UP_SECONDS = DESTROY_SECONDS = 3600
 DAMAGED = "failed to load checkpoint"
+PROTECTED = "because it is protected"
 REMOVALS = ("delete", "delete-replaced", "replace")  # operations of a preview
 PASSPHRASE = "export PULUMI_CONFIG_PASSPHRASE=...   # or PULUMI_CONFIG_PASSPHRASE_FILE"
 
@@ -88,7 +89,14 @@ def destroy(stack: str) -> None:
             damage = damaged_state.find(stack)
             raise RailheadError(damage.message, hint=damage.hint)
         retry = f"pulumi destroy --continue-on-error --stack {shlex.quote(stack)}"
+        if PROTECTED in result.text:
+            retry = f"{unprotect(stack)} && {retry}"
         raise RailheadError(f"pulumi could not destroy all of {stack}", hint=retry)
+
+
+def unprotect(stack: str) -> str:
+    """The command after which Pulumi deletes what the program, or its user, has protected."""
+    return f"pulumi state unprotect --all --yes --stack {shlex.quote(stack)}"
 
 
 def forget(stack: str) -> str:

@@ -5,7 +5,6 @@ Both return a receipt: the states that the cloud reports, and what still costs m
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -222,13 +221,10 @@ def _refuse_protected(machines: StackMachines, with_bucket: bool) -> None:
     in any case."""
     protected = machines.state.protected.items()
     if names := [name for name, kind in protected if with_bucket or kind not in BUCKETS]:
-        quoted = shlex.quote(machines.stack)
+        again = DESTROY.plus(stack=machines.stack)
         raise UsageError(
             f"{', '.join(names)} of stack {machines.stack}: protected; nothing was removed",
-            hint=Hint(
-                f"pulumi state unprotect --all --yes --stack {quoted} && ",
-                DESTROY.plus(stack=machines.stack),
-            ),
+            hint=Hint(f"{pulumi_stack.unprotect(machines.stack)} && ", again),
         )
 
 

@@ -199,9 +199,10 @@ TEARDOWN = ("teardown", "--destroy", "--yes", "--stack", "test")
 def test_a_teardown_goes_on_where_the_one_before_it_left_something(running: Stack) -> None:
     (urn,) = [one["urn"] for one in running.resources() if one["urn"].endswith("::cluster-place")]
     running.run("state", "protect", "--yes", "--stack", "test", urn).ended(0)
-    running.fab(*TEARDOWN).ended(1, "it is protected")
+    unprotect = "pulumi state unprotect --all --yes --stack test"
+    running.fab(*TEARDOWN).ended(1, "it is protected", unprotect)
     assert made(running) == {} and running.resources() != []
-    running.run("state", "unprotect", "--yes", "--stack", "test", urn).ended(0)
+    running.run(*unprotect.split()[1:]).ended(0)
     running.fab(*TEARDOWN).ended(0)
     assert running.resources() == []
 
