@@ -101,6 +101,30 @@ MUTANTS = [
         caught_by=(SYSTEM_SCRIPT,),
     ),
     Mutant(
+        what="the process of another user, who claims to be a run, makes a host busy",
+        file="bootstrap/facts/marked.py",
+        old='[ -O "${f%/environ}" ] && set',
+        new="set",
+        caught_by=(f"{FIRST_CONTACT}::test_a_process_of_another_user_makes_no_host_busy",),
+    ),
+    Mutant(
+        what="packages are installed on a host whose way out nobody has tested",
+        file="bootstrap/provision/survey.py",
+        old="if not decide.installs(cluster):",
+        new="if True:",
+        caught_by=("tests/bootstrap/provision/test_survey.py",),
+    ),
+    Mutant(
+        what="the check of a replaced host is answered by that of the run's start",
+        file="bootstrap/runs/start.py",
+        old="then rm login_check.done; else",
+        new="then :; else",
+        caught_by=(
+            "tests/bootstrap/runs/test_login_check.py::"
+            "test_the_second_check_of_a_run_is_not_answered_by_the_first",
+        ),
+    ),
+    Mutant(
         what="an environment whose installation was interrupted counts as complete",
         file="bootstrap/facts/host.py",
         old='[ "$v" = $d ] && echo $d\n',
