@@ -121,9 +121,10 @@ def test_status_has_a_line_for_the_timer_of_a_running_machine_in_no_output() -> 
 def test_a_killed_up_has_machines_that_are_in_no_state() -> None:
     """Two machines of one name too: the engine made the second when it began again."""
     orphans = (listed("i-8", "aws-g4dn-1"), listed("i-9", "aws-g4dn-9"))
-    merged = merge(state(*BOTH), DOCUMENT, Listed("account 1", orphans))
+    theirs = listed("i-7", "aws-g4dn-7", "another")
+    merged = merge(state(*BOTH), DOCUMENT, Listed("account 1", (*orphans, theirs)))
     assert names(merged) == (*DOCUMENT.names, "aws-g4dn-1.i-8", "aws-g4dn-9")
-    assert [each.id for each in merged.strays] == ["i-8", "i-9"]
+    assert [each.id for each in merged.strays] == ["i-8", "i-9"] and merged.others == (theirs,)
     text = "\n".join(merged.describe())
     assert "in no state of Pulumi, with this stack's id: aws-g4dn-9 (i-9, g4dn.xlarge in" in text
 

@@ -246,6 +246,9 @@ def test_a_machine_that_was_created_again_meanwhile_is_the_one_that_stops(
     local_state.save_run(RunRecord("r1", "c", str(tmp_path)))
     stop_policy.wait_after_run(before, Run("r1", tmp_path), print)
     assert local_state.recorded_run("r1").stops == {"m1": "at i-2"}
+    second = replace(before.chief, name="m2", address="10.0.0.9", id="i-3")
+    larger = replace(before, hosts=(before.chief, second))
+    assert stack_machines.of_now(larger, print) is larger, "the stack has one of the two"
     pulumi.answers(stack_export="exit 1")
     lines: list[str] = []
     assert stack_machines.of_now(before, lines.append) is before and "m1" in lines[0]

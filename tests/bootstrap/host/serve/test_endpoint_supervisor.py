@@ -21,6 +21,7 @@ from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.errors import RailheadError
 from bootstrap.host.base.programs import ENDPOINT, NAME
+from bootstrap.host.run import machine_use
 from bootstrap.serving import records
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.place import place_here
@@ -260,6 +261,19 @@ def test_the_machine_is_left_to_an_endpoint_that_lives(home: Path, age: float, l
         process.wait(30)
     assert (endpoint.state["machine"] == "left to endpoint other") is left
     assert (home / "stopped").exists() is not left
+
+
+def test_an_endpoint_that_ends_does_not_keep_its_own_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk its last state says that it serves."""
+    monkeypatch.setattr(machine_use, "ENDPOINTS", str(tmp_path))
+    state = {"state": "ready", "pid": 2, "heartbeat": time.time()}
+    for name, other in (("m", ""), ("n", "n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state.json").write_text(json.dumps(state))
+        assert machine_use.live_endpoint(besides="m") == other
+    assert machine_use.live_endpoint() == "m"
 
 
 @pytest.mark.usefixtures("known_facts")
