@@ -15,6 +15,7 @@ from bootstrap.leaks.end import Ending
 from bootstrap.leaks.living import Living
 from bootstrap.leaks.report import Judge
 from bootstrap.leaks.survey import Listing, Survey, again
+from railhead.documents.leaks import LEAKED, LIVING
 
 KINDS = ("machine", "schedule", "role")
 
@@ -158,3 +159,17 @@ def test_what_has_no_owner_is_that_of_its_id_if_the_id_has_one() -> None:
         [(leak, _)] = judge.leaks(area, [role])
         ended.append(judge.may_end(leak))
     assert ended == [True, False, False]
+
+
+def test_what_has_no_tags_may_be_of_the_living_one_of_two_clusters_of_its_name() -> None:
+    machine = Resource(
+        "machine", "m", "a", "", "", lambda _: None, cluster="gpu", cluster_id="aa", owner="ann"
+    )
+    lost = replace(machine, id="n", cluster_id="bb")
+    network = replace(machine, kind="network", id="net", cluster_id=None, owner=None)
+    judge = Judge(Living(stacks={"aa": "dev"}), "ann")
+    for found in ([machine, lost, network], [network, lost, machine]):
+        statuses = {leak.id: leak.status for leak, _ in judge.leaks(SlowArea(), found)}
+        assert statuses == {"m": LIVING, "n": LEAKED, "net": LIVING}
+    statuses = {leak.id: leak.status for leak, _ in judge.leaks(SlowArea(), [lost, network])}
+    assert statuses == {"n": LEAKED, "net": LEAKED}
