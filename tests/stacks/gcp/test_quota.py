@@ -10,9 +10,10 @@ from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoDetailResul
 from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as Row
 from standins.gcp.rest import PREFERENCES, REQUEST, Rest, machines
 
-from stacks.gcp.quota import amount_in
+from stacks.gcp.quota import _to_request, amount_in
 from stacks.machine_types.gcp import SERVICE
 from stacks.quotas import QuotaNeed, QuotaState
+from stacks.rules.validators import ConfigError
 from tests.stacks.mocks import Made, make, preview, refused
 
 from .world import (
@@ -166,6 +167,16 @@ def test_a_request_that_could_be_a_decrease_is_refused() -> None:
     message, left = refused(cluster(config(**ASKING)), world(getSQuotaInfo=no_right))
     assert "a request without it could decrease the quota" in message
     assert not left.kinds
+
+
+def test_a_quota_that_is_unknown_keeps_no_other_from_being_requested() -> None:
+    unknown, small, enough = (
+        QuotaNeed(SERVICE, code, code, 8, "GPUs", "global") for code in ("x", "y", "z")
+    )
+    states = {unknown: QuotaState(), small: QuotaState(4, 3), enough: QuotaState(16, 3)}
+    assert [(need.code, need.amount) for need in _to_request(states)] == [("y", 11)]
+    with pytest.raises(ConfigError):
+        _to_request({unknown: QuotaState()})
 
 
 def preference(**changes: Any) -> dict[str, Any]:
