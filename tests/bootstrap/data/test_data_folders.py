@@ -76,6 +76,9 @@ def test_every_host_gets_the_manifest_of_shards_and_it_counts_for_no_share(data:
     shares = [listed(data, "").share(index, 3) for index in range(3)]
     assert all("manifest.json" in names(share) for share in shares)
     assert [len(share.files) - 1 for share in shares] == [2, 2, 2]
+    (data / "z.jpg").write_text("after the manifest")
+    whole = hash_all(listed(data, ""))
+    assert whole.share(0, 1).digest == whole.digest, "a host alone has it already"
 
 
 def make_empty(data: Path) -> None:
