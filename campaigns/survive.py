@@ -5,7 +5,8 @@ A run is correct if it succeeds by itself, its losses are those of a run without
 counts once, and nothing is left on any host; after the death of its supervisor or of its chief, if
 it ends on all hosts, and the commands that are printed, typed as they are, continue it. With
 --light: twenty runs of a program that counts, and that logs beside its checkpoint or saves it in a
-thread: five with a folder on a full disk, five whose bucket is away; no step is missing or twice.
+thread: five with a folder on a full disk, five whose bucket is away, two of them with a standby;
+no step is missing or twice.
 """
 
 from __future__ import annotations
