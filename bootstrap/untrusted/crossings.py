@@ -46,6 +46,7 @@ CROSSINGS = (
         "`fab`, with one decoder",
         NOTHING,
         (
+            "cli.status",
             "evaluation.here",
             "health.measure",
             "lifecycle.stop_policy",
@@ -64,6 +65,7 @@ CROSSINGS = (
             "serving.predict",
             "serving.state",
             "serving.undeploy",
+            "workflows.attach",
             "workflows.data",
             "workflows.serving",
         ),
