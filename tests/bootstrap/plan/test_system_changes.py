@@ -12,7 +12,8 @@ from standins.gpu_hosts import CARD_OF, card, with_cards
 
 from bootstrap.errors import HostsNotReady, UsageError
 from bootstrap.facts.gpu import Driver
-from bootstrap.facts.host import HostFacts, RunProcess
+from bootstrap.facts.host import HostFacts
+from bootstrap.facts.marked import RunProcess
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import decide, drivers, runtimes
 from bootstrap.plan.cluster import Options, SurveyedCluster
