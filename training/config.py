@@ -284,6 +284,7 @@ def rules() -> Mapping[str, Rule]:
             item.metadata["rule"],
             kind=hints[item.name][0],
             empty="none" if type(None) in hints[item.name] else "",
+            largest=math.inf,
         )
         for item in fields(TrainConfig)
     }

@@ -15,7 +15,7 @@ from typing import Any
 
 from railhead.documents.lazy import MISSING, dataclass
 
-LARGEST = 2**63  # of any number, exclusive
+LARGEST = 2**63  # of a number, exclusive
 LONGEST_SHOWN = 100  # characters of a wrong value in a message
 KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 SWITCH = {"true": True, "false": False}
@@ -73,6 +73,7 @@ class Rule:
     words: str = ""
     unit: str = ""
     empty: str = ""
+    largest: float = LARGEST  # exclusive; below minus this, neither
 
     @property
     def wanted(self) -> str:
@@ -114,8 +115,9 @@ class Rule:
                 return None
             if not isinstance(value, right) or (isinstance(value, bool) and is_number):
                 raise Unfit(self.wanted, value)
-            if is_number and not -LARGEST < value < LARGEST:  # also NaN
-                raise Unfit(f"{self.wanted}, finite and below 2^63", value)
+            if is_number and not -self.largest < value < self.largest:  # also NaN
+                limit = "" if self.largest == math.inf else " and below 2^63"
+                raise Unfit(f"{self.wanted}, finite{limit}", value)
             for fits in checks:
                 if not fits(value):
                     raise Unfit(self.wanted, value, self.choices)
