@@ -263,4 +263,6 @@ def test_deploy_refuses_what_the_program_cannot_serve(
     monkeypatch.setenv("PATH", os.environ["PATH"].removeprefix(f"{STANDIN.parent}{os.pathsep}"))
     found = refusal(server="tensorflow-serving", model="one")
     assert "has no tensorflow_model_server" in found
-    assert "'triton' is not railhead or tensorflow-serving" in refusal(server="triton", model="one")
+    assert "'triton' is not one of railhead, tensorflow-serving" in refusal(
+        server="triton", model="one"
+    )
