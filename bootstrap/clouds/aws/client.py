@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from ...console import log
 from ...errors import RailheadError, UsageError
 from ...host.buckets import s3
 from ...host.buckets.s3 import Call, boto_client, boto_session
+from .. import login
 from ..base import NoCredentials, Refused
 from ..machines import MOST_PAGES, too_many
 
@@ -64,24 +65,20 @@ def default_region() -> str | None:
 
 def _client(region: str | None, service: str) -> Any:
     with _one_at_a_time:  # boto3 reads its service models without a lock
-        return _clients(_configuration())(region, service)
+        return _clients(login.state(("AWS_",), _files))(region, service)
 
 
-def _configuration() -> tuple[object, ...]:
-    """What changes with another user, profile or login."""
-    variables = {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
+def _files(variables: Mapping[str, str]) -> tuple[Path, ...]:
     folder = Path.home() / ".aws"
-    files = [
+    return (
         Path(variables.get("AWS_CONFIG_FILE") or folder / "config"),
         Path(variables.get("AWS_SHARED_CREDENTIALS_FILE") or folder / "credentials"),
-    ]
-    times = [file.stat().st_mtime_ns for file in files if file.is_file()]
-    return (folder, *variables.items(), *times)
+    )
 
 
 @lru_cache(1)
-def _clients(_configuration: object) -> Callable[[str | None, str], Any]:
-    """What makes the clients of a configuration, each once, in one session: a session asks again
+def _clients(_login: object) -> Callable[[str | None, str], Any]:
+    """What makes the clients of a login, each once, in one session: a session asks again
     for a role and for the MFA code of its user, and a client takes 0.1 s of CPU time."""
     session = boto_session()
     return cache(lambda region, service: boto_client(service, region, session))

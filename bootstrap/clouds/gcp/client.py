@@ -21,6 +21,7 @@ from ...console import log
 from ...console.wait import Clock, wait_until
 from ...errors import RailheadError, UsageError
 from ...host.buckets.gcs import STORAGE, StorageClient, google_session, send
+from .. import login
 from ..base import NoCredentials, Refused, through_outages
 from ..machines import MOST_PAGES, too_many
 
@@ -38,6 +39,7 @@ ENDPOINTS = {
 }
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other endpoints
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+VARIABLES = ("CLOUDSDK_", "GOOGLE_", "GCE_", "NO_GCE_")  # of the login
 LOGIN = "gcloud auth application-default login"
 OPERATION_SECONDS = 600.0
 
@@ -136,27 +138,22 @@ def connect() -> GoogleClient:
     # It warns when no default project is set, but every path here contains its project.
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     try:
-        session = _session(_configuration())
+        session = _session(login.state(VARIABLES, _files))
     except DefaultCredentialsError:
         raise NoCredentials("Google call failed: you are not logged in", hint=LOGIN) from None
     storage = endpoint("storage").removesuffix("storage/v1/")
     return GoogleClient(session, storage, endpoint("compute"))
 
 
-def _configuration() -> tuple[object, ...]:
-    """What changes with another user or login."""
-    own = ("CLOUDSDK_", "GOOGLE_", "GCE_", "NO_GCE_")
-    variables = {key: value for key, value in os.environ.items() if key.startswith(own)}
+def _files(variables: Mapping[str, str]) -> tuple[Path, ...]:
     folder = Path(variables.get("CLOUDSDK_CONFIG") or Path.home() / ".config/gcloud")
-    login = folder / "application_default_credentials.json"
-    file = Path(variables.get("GOOGLE_APPLICATION_CREDENTIALS") or login)
-    times = [file.stat().st_mtime_ns] if file.is_file() else []
-    return (folder, *variables.items(), *times)
+    default = folder / "application_default_credentials.json"
+    return (Path(variables.get("GOOGLE_APPLICATION_CREDENTIALS") or default),)
 
 
 @lru_cache(1)
-def _session(_configuration: object) -> Any:
-    """The session of a configuration: another one starts `gcloud` for the project, and asks for
+def _session(_login: object) -> Any:
+    """The session of a login: another one starts `gcloud` for the project, and asks for
     another token."""
     return google_session(SCOPE)
 

@@ -307,10 +307,15 @@ def link_check(run: RunDocument, folder: str, orted: int) -> Callable[[], None]:
     return check
 
 
-def send(data: bytes) -> None:
-    """Write all of the data to mpirun; OSError if nobody reads it any more."""
+def keep(data: bytes) -> None:
+    """Keep output of the rank, in a form that mpirun_output.py expects."""
     for kept in KEPT:
         kept.add(data)
+
+
+def send(data: bytes) -> None:
+    """Write all of the data to mpirun; OSError if nobody reads it any more."""
+    keep(data)
     rest = memoryview(framed(data))
     while rest:
         rest = rest[os.write(1, rest[:FRAME]) :]
@@ -321,8 +326,8 @@ def keep_output(source: int) -> None:
     for _ in range(16):
         ready, _, _ = select.select([source], [], [], 0)
         data = os.read(source, 1 << 16) if ready else b""
-        for kept in KEPT if data else ():
-            kept.add(stamp() + encoded(data))
+        if data:
+            keep(stamp() + encoded(data))
 
 
 def end_left(pid: int, look: Callable[[], None]) -> None:

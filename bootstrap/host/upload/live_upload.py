@@ -33,6 +33,7 @@ from railhead.documents.runs.run import AfterRun, RunDocument
 from ..base import bounded, json_file, programs, regular_files
 from ..base.log_lines import print_line
 from ..buckets.repeats import outlasting
+from ..output.recorded import METRICS
 from ..run import checkpoint_files
 from ..run.checkpoint_files import Stamp
 from . import upload
@@ -49,7 +50,7 @@ LIVE_PAUSE = 40.0
 LAST = 3.0  # seconds for the end of the logs, after the run; a cancel waits for its result
 PATIENCE = 60.0  # seconds after which a file that changes again and again is not waited for
 PIECE = 64 << 20  # bytes
-METRICS, EVENTS = "metrics.jsonl", "tensorboard"  # in results/
+EVENTS = "tensorboard"  # in results/
 
 
 class CheckpointUpload:
