@@ -210,7 +210,7 @@ def destroy(
     lines += [*left, *stopped_lines(inventory, cloud, report, clock)]
     left += (remaining := remaining_machines(machines))
     lines += [*remaining, *cost_lines(cloud, inventory.target)]
-    if all(line.verified for line in left):  # else the same command goes on with it
+    if all(line.verified for line in left):  # else the same command continues with it
         local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
 

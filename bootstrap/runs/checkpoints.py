@@ -77,7 +77,7 @@ def list_command(run: Run) -> str:
 
 
 def of_list(host: str, lines: Sequence[str]) -> Checkpoints:
-    """The complete files among those that a host has listed; Hostile if that is no list."""
+    """The complete files among those that a host has listed; Hostile for anything else."""
     matches = [LISTED.fullmatch(line) for line in lines]
     if not all(matches):
         raise unpack.Hostile("a list of files that is not valid")

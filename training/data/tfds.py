@@ -34,8 +34,8 @@ def refuse_versions(records: Iterable[str], names: Iterable[str], where: str) ->
 
 
 def refuse_encoded(features: bytes, feature: str, where: str) -> None:
-    """DataError where the bytes of a feature are no pixels of one byte, and no picture that every
-    reader knows. `features` is the content of a file FEATURES."""
+    """DataError where the bytes of a feature are neither pixels of one byte nor a picture that
+    every reader knows. `features` is the content of a file FEATURES."""
     try:
         kinds = kinds_of(json.loads(features), feature.split("/"))
     except (ValueError, RecursionError):

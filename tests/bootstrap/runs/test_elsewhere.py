@@ -18,7 +18,7 @@ NEWEST = IDS[1]
 
 
 def test_of_the_runs_in_a_bucket_the_newest_one_is_found(s3: Any) -> None:
-    """Beside what is no run, and by its name any other one."""
+    """Beside folders of other kinds; by its name any other one."""
     for run_id in IDS:
         document = replace(run_document(), run_id=run_id)
         key = f"runs/{run_id}/run.json"
