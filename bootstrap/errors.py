@@ -167,23 +167,23 @@ class UsageError(RailheadError):
     code = USAGE
 
 
-def _per_host(what: str, outcomes: Mapping[str, str]) -> str:
+def _per_host(summary: str, outcomes: Mapping[str, str]) -> str:
     width = max(len(name) for name in outcomes)
     lines = []
     for name, outcome in outcomes.items():
         first, *rest = outcome.splitlines() or [""]
         lines.append(f"  {name:<{width}}  {first}")
         lines += [f"  {'':<{width}}  {line}" for line in rest]
-    return "\n".join([what, *lines])
+    return "\n".join([summary, *lines])
 
 
 class HostsFailed(RailheadError):
     """Something failed on one or more hosts. `outcomes` has every host, also successful ones."""
 
     def __init__(
-        self, what: str, outcomes: Mapping[str, str], *, hint: Hint | Command | str = ""
+        self, summary: str, outcomes: Mapping[str, str], *, hint: Hint | Command | str = ""
     ) -> None:
-        super().__init__(_per_host(what, outcomes), hint=hint)
+        super().__init__(_per_host(summary, outcomes), hint=hint)
         self.outcomes = dict(outcomes)
 
 

@@ -90,12 +90,12 @@ def options(task: Task) -> str:
 
 
 def _says_which_hosts(part: Part, one: Option) -> bool:
-    noted = part.which is not None and one.name in part.which.notes
+    noted = part.selection is not None and one.name in part.selection.notes
     return part.group is TargetOptions and one.name in WHICH_HOSTS and not noted
 
 
 def _is_of_train(task: Task, part: Part, one: Option) -> bool:
-    if task.name == "train" or (part.which and one.name in part.which.notes):
+    if task.name == "train" or (part.selection and one.name in part.selection.notes):
         return False
     return part.group in OF_TRAIN or one.name == "slots"
 

@@ -35,18 +35,20 @@ class FabricTask(invoke.Task[Any]):
             except Exit as end:
                 raise invoke.Exit(end.message, end.code) from None
 
-        options = sorted(task.options(), key=lambda one: not one.required)  # as Python wants it
+        options = sorted(
+            task.options(), key=lambda option: not option.required
+        )  # as Python wants it
         body.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [_parameter("c"), *(_parameter(parameter(one), _default(one)) for one in options)]
+            [_parameter("c"), *(_parameter(parameter(o), _default(o)) for o in options)]
         )
         body.__doc__ = task.about
         self.of_railhead = task
         super().__init__(
             body,
             name=task.name,
-            positional=[parameter(one) for one in options if one.rule.positional],
-            iterable=[parameter(one) for one in options if one.repeats],
-            help={one.flag: help_text(one) for one in options},
+            positional=[parameter(option) for option in options if option.rule.positional],
+            iterable=[parameter(option) for option in options if option.repeats],
+            help={option.flag: help_text(option) for option in options},
             auto_shortflags=False,
         )
 
@@ -57,31 +59,31 @@ class ClusterExecutor(Executor):  # type: ignore[misc]
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[invoke.Call]:
         """One call for each of our tasks, with the hosts as its argument; others as Fabric does."""
         expanded: list[invoke.Call] = []
-        for one in calls:
-            call = invoke.Call(one) if isinstance(one, invoke.Task) else one
+        for entry in calls:
+            call = invoke.Call(entry) if isinstance(entry, invoke.Task) else entry
             ours, hosts = isinstance(call.task, FabricTask), self.core[0].args.hosts.value
             if ours and self.core.remainder:  # Fabric would run it, and accept any host key
                 raise invoke.Exit("our tasks take nothing after --", USAGE)
             if ours and hosts:
                 call.kwargs = {**call.kwargs, "hosts": hosts}
-            expanded += [call] if ours else super().expand_calls([one], apply_hosts)
+            expanded += [call] if ours else super().expand_calls([entry], apply_hosts)
         return expanded
 
 
 def collection(tasks: Mapping[str, Task]) -> invoke.Collection:
     """The tasks as a collection of Invoke."""
-    found = invoke.Collection()
+    ours = invoke.Collection()
     for task in tasks.values():
-        found.add_task(FabricTask(task, tasks))
-    return found
+        ours.add_task(FabricTask(task, tasks))
+    return ours
 
 
 def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default)
 
 
-def _default(one: Option) -> Any:
+def _default(option: Option) -> Any:
     """The default that Invoke sees: the value's type is decided by the group."""
-    if one.required:
+    if option.required:
         return inspect.Parameter.empty
-    return False if one.kind == "flag" else None
+    return False if option.kind == "flag" else None

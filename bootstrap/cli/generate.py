@@ -13,13 +13,14 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from railhead.documents.lazy import dataclass
 from railhead.documents.options import jobs
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
-from railhead.documents.options.option import Only, Option, chosen, only
+from railhead.documents.options.option import Only, Option, chosen, only, options_in
 from railhead.documents.options.runs import (
     EndingOptions,
     EvaluateOptions,
@@ -37,6 +38,7 @@ from .task import help_text
 
 METHODS_FILE = REPO / "bootstrap/interface/methods.py"
 PACKAGES = only("requirements", "runtime")
+OF_SERIES = set(result_tasks.SERIES) - {*PACKAGES.names}
 HEADER = '''"""The methods of the Python interface: `make generate` writes them from the options."""
 
 from __future__ import annotations
@@ -74,9 +76,8 @@ def _read(group: type[T], **values: Any) -> T:
 '''
 
 
-def all_but(group: type[Any], *names: str) -> Only:
-    """The options of a group without these."""
-    return only(*(one.name for one in chosen(group, None) if one.name not in names))
+PROGRAM_NAMES = [option.name for option in options_in(ProgramOptions)]
+WITHOUT_PACKAGES = only(*(name for name in PROGRAM_NAMES if name not in PACKAGES.names))
 
 
 @dataclass(frozen=True)
@@ -99,17 +100,16 @@ class Method:
     @property
     def options(self) -> list[Option]:
         """All options, those of `first` before the others."""
-        options = [one for group, which in self.groups for one in chosen(group, which)]
-        return sorted(options, key=lambda one: one.name not in self.first)
+        options = chain.from_iterable(chosen(group, selection) for group, selection in self.groups)
+        return sorted(options, key=lambda option: option.name not in self.first)
 
     def source(self) -> str:
         """The method, and the abstract one that it calls."""
         hidden = "_configure" if self.name == "__init__" else f"_{self.name}"
-        parameters = [self._parameter(one) for one in self.options]
-        at = len(self.first)
-        parameters[at:at] = ["*"]
+        parameters = [self._parameter(option) for option in self.options]
+        parameters.insert(len(self.first), "*")
         parameters += [f"{name}: {kind}" for name, kind, _ in self.extra]
-        values = [self._values(group, which) for group, which in self.groups]
+        values = [self._values(group, selection) for group, selection in self.groups]
         values += [name.split(":")[0] for name, _, _ in self.extra]
         kinds = [group.__name__ for group, _ in self.groups]
         names = [f"{kind.removesuffix('Options').lower()}: {kind}" for kind in kinds]
@@ -123,20 +123,20 @@ class Method:
             " ...\n"
         )
 
-    def _parameter(self, one: Option) -> str:
-        text = f"{one.name}: {self.typed.get(one.name) or annotation(one)}"
-        return text if one.required or _needed(one) else f"{text} = {default(one)}"
+    def _parameter(self, option: Option) -> str:
+        text = f"{option.name}: {self.typed.get(option.name) or annotation(option)}"
+        return text if option.required or _needed(option) else f"{text} = {default(option)}"
 
-    def _values(self, group: type[Any], which: Only | None) -> str:
-        arguments = [f"{one.name}={one.name}" for one in chosen(group, which)]
-        known = {one.name for one in chosen(group, None)}
+    def _values(self, group: type[Any], selection: Only | None) -> str:
+        arguments = [f"{option.name}={option.name}" for option in chosen(group, selection)]
+        known = {option.name for option in chosen(group, None)}
         arguments += [f"{name}={value}" for name, value in self.fixed.items() if name in known]
         return f"_read({', '.join([group.__name__, *arguments])})"
 
     def _docstring(self) -> str:
         shared = [] if self.name == "train" else self._of_train()
-        own = [one for one in self.options if one.name not in shared]
-        about = [f"{one.name}: {described(one)}" for one in own]
+        described_here = [option for option in self.options if option.name not in shared]
+        about = [f"{option.name}: {described(option)}" for option in described_here]
         about += [f"{', '.join(shared)}: as for `Cluster.train`"] if shared else []
         about += [f"{name}: {text}" for name, _, text in self.extra]
         head, _, raises = self.doc.partition("\n")
@@ -152,9 +152,9 @@ class Method:
 
     def _of_train(self) -> list[str]:
         """The options of a program and of its start that `train` has, and describes."""
-        groups = [(g, which) for g, which in self.groups if g in (ProgramOptions, StartOptions)]
-        names = [one.name for group, which in groups for one in chosen(group, which)]
-        return [name for name in names if name not in PACKAGES.names]
+        groups = [pair for pair in self.groups if pair[0] in (ProgramOptions, StartOptions)]
+        options = chain.from_iterable(chosen(group, selection) for group, selection in groups)
+        return [option.name for option in options if option.name not in PACKAGES.names]
 
 
 def _wrapped(text: str, indent: str = "    ") -> list[str]:
@@ -162,41 +162,41 @@ def _wrapped(text: str, indent: str = "    ") -> list[str]:
     return textwrap.wrap(text, 84, initial_indent=indent, subsequent_indent=later)
 
 
-def described(one: Option) -> str:
+def described(option: Option) -> str:
     """An option of Python: its help, and the option of `fab` where that has another name."""
-    text = one.rule.python or help_text(one)
+    text = option.rule.python or help_text(option)
     text = text.replace("; repeatable", "").replace("; separated by commas", "")
-    if one.kind == "flag" and one.default:
+    if option.kind == "flag" and option.default:
         text = f"False: {text}"
-    return text if one.flag == one.name.replace("_", "-") else f"{text} (--{one.flag})"
+    return text if option.flag == option.name.replace("_", "-") else f"{text} (--{option.flag})"
 
 
-def annotation(one: Option) -> str:
+def annotation(option: Option) -> str:
     """The type of an option as a parameter of Python, wider than that of its value."""
-    if one.kind == "mapping":
-        inner = {float: "float", str: "Any"}.get(one.item, "Sequence[Any] | str")
-        return f"Mapping[str, {inner}]" + ("" if _needed(one) else " | None")
-    if one.kind == "list":
-        return f"Sequence[{'int' if one.item is int else 'str'}]"
+    if option.kind == "mapping":
+        inner = {float: "float", str: "Any"}.get(option.item, "Sequence[Any] | str")
+        return f"Mapping[str, {inner}]" + ("" if _needed(option) else " | None")
+    if option.kind == "list":
+        return f"Sequence[{'int' if option.item is int else 'str'}]"
     kinds = {"flag": "bool", "int": "int", "float": "float"}
-    kind = kinds.get(one.kind, "str")
-    if any(str(choice).isdigit() for choice in one.rule.choices):
+    kind = kinds.get(option.kind, "str")
+    if any(str(choice).isdigit() for choice in option.rule.choices):
         kind = "int | str"
-    if one.rule.path:
+    if option.rule.path:
         kind = "str | Path"
-    if one.rule.joined:
-        kind = "Arguments" if one.rule.joined == " " else "str | Sequence[str]"
-    return kind if one.default is not None else f"{kind} | None"
+    if option.rule.joined:
+        kind = "Arguments" if option.rule.joined == " " else "str | Sequence[str]"
+    return kind if option.default is not None else f"{kind} | None"
 
 
-def _needed(one: Option) -> bool:
+def _needed(option: Option) -> bool:
     """Whether a call without it has nothing to do."""
-    return one.name in ("values", "counts")
+    return option.name in ("values", "counts")
 
 
-def default(one: Option) -> str:
+def default(option: Option) -> str:
     """The default of a parameter, as source."""
-    return "None" if one.kind == "mapping" else repr(one.default)
+    return "None" if option.kind == "mapping" else repr(option.default)
 
 
 CLASSES = {
@@ -226,7 +226,7 @@ CLASSES = {
             "UsageError: nothing was started. RunFailed: the run failed or was cancelled."
             " BelowThreshold: the evaluation missed a threshold; the run succeeded.",
             (
-                (ProgramOptions, all_but(ProgramOptions, "requirements", "runtime")),
+                (ProgramOptions, WITHOUT_PACKAGES),
                 (EndingOptions, None),
                 (StartOptions, None),
             ),
@@ -240,10 +240,7 @@ CLASSES = {
             "UsageError: nothing was started. RailheadError: some trials did not end.",
             (
                 (SweepOptions, None),
-                (
-                    ProgramOptions,
-                    only(*(set(result_tasks.SERIES) - {"requirements", "runtime"})),
-                ),
+                (ProgramOptions, only(*OF_SERIES)),
                 (StartOptions, only("retries")),
             ),
             "Sweep",
@@ -256,10 +253,7 @@ CLASSES = {
             "UsageError: nothing was started. RailheadError: a run failed.",
             (
                 (ScaleOptions, only("counts")),
-                (
-                    ProgramOptions,
-                    only("settings", *(set(result_tasks.SERIES) - {"requirements", "runtime"})),
-                ),
+                (ProgramOptions, only("settings", *OF_SERIES)),
                 (StartOptions, only("retries")),
             ),
             "Path",

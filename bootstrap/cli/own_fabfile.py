@@ -45,9 +45,9 @@ class _Ours(Exception):
         self.tasks = {
             name: task.of_railhead for name, task in tasks.items() if isinstance(task, FabricTask)
         }
-        theirs = {name: tasks[name] for name in tasks.keys() - self.tasks.keys()}
         self.others = {
-            name: (one.__doc__ or "").strip().partition("\n")[0] for name, one in theirs.items()
+            name: (tasks[name].__doc__ or "").strip().partition("\n")[0]
+            for name in tasks.keys() - self.tasks.keys()
         }
 
 

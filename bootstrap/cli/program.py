@@ -32,7 +32,7 @@ OTHER_TASKS = ("-c", "--collection", "-r", "--search-root")
 HELP = ("-h", "--help")
 MODULES = (run_tasks, result_tasks, serving_tasks, machine_tasks)
 TASKS: Mapping[str, Task] = {
-    one.name: one for module in MODULES for one in vars(module).values() if isinstance(one, Task)
+    task.name: task for m in MODULES for task in vars(m).values() if isinstance(task, Task)
 }
 
 
@@ -72,11 +72,11 @@ def run(
         Exit: it was wrong, or has failed.
     """
     RUNNING.tasks = tasks
-    own = words[: words.index("--")] if "--" in words else words
-    after = words[len(own) + 1 :]
-    with error_as_json("--json" in own, partial(error_output, options={})):
+    before = words[: words.index("--")] if "--" in words else words
+    after = words[len(before) + 1 :]
+    with error_as_json("--json" in before, partial(error_output, options={})):
         try:
-            line = _understood(own, after, tasks)
+            line = _understood(before, after, tasks)
         except UsageError as wrong:
             raise Exit(printable(f"{PROGRAM}: {wrong}"), USAGE) from None
         if line.task is None:
@@ -107,8 +107,8 @@ def _understood(words: Sequence[str], after: Sequence[str], tasks: Mapping[str, 
     except Wrong as wrong:
         from .command_line import answers
 
-        found = answers.without_habit(wrong, typed, tasks)
-        raise _answered(found.rule, found.next) from None
+        reply = answers.without_habit(wrong, typed, tasks)
+        raise _answered(reply.rule, reply.next) from None
 
 
 def _without_help(words: Sequence[str]) -> tuple[bool, Sequence[str]]:
@@ -126,9 +126,9 @@ def _refuse_habits(words: Sequence[str], after: Sequence[str], tasks: Mapping[st
     """Exit 2 with the line to type instead of one that other programs have."""
     from .command_line import answers
 
-    found = answers.answer(words, tasks, _has_job(words)) or answers.after_dashes(words, after)
-    if found:
-        raise _answered(found.rule, found.next)
+    reply = answers.answer(words, tasks, _has_job(words)) or answers.after_dashes(words, after)
+    if reply:
+        raise _answered(reply.rule, reply.next)
 
 
 def _show(
@@ -142,11 +142,11 @@ def _show(
         if core.print_completion_script:
             print(completion.script(core.print_completion_script))
         else:
-            found = completion.candidates(after[1:], tasks)
-            print("".join(f"{word}\n" for word in found), end="")
+            words = completion.candidates(after[1:], tasks)
+            print("".join(f"{word}\n" for word in words), end="")
     elif after:
-        what = Command("exec", hosts="a,b", cmd="nvidia-smi -L")
-        raise Exit(f"{PROGRAM}: no task is named\n  next: {what}", USAGE)
+        example = Command("exec", hosts="a,b", cmd="nvidia-smi -L")
+        raise Exit(f"{PROGRAM}: no task is named\n  next: {example}", USAGE)
     elif core.version:
         print("\n".join(_versions()))
     elif core.list_format == "json":
@@ -186,12 +186,12 @@ def _for_fabric(words: Sequence[str], folder: Path) -> Sequence[str]:
 def _without_fabfile(words: Sequence[str]) -> list[str]:
     """The words without the options that name a fabfile, which is known now."""
     pairs = _before_task(words)
-    left = [
+    others = [
         word
         for word, before in pairs
         if not word.startswith(OTHER_TASKS) and before not in OTHER_TASKS
     ]
-    return [*left, *words[len(pairs) :]]
+    return [*others, *words[len(pairs) :]]
 
 
 def _has_ours_alone(fabfile: Path) -> bool:

@@ -75,12 +75,12 @@ def reported(name: str, options: Texts) -> Iterator[None]:
         except BrokenPipeError:
             raise output_closed() from None
         except KeyboardInterrupt as end:
-            what = "terminated" if isinstance(end, Terminated) else "interrupted"
+            event = "terminated" if isinstance(end, Terminated) else "interrupted"
             if end.args:
-                what += f" while it waited for {', '.join(map(str, end.args))}"
+                event += f" while it waited for {', '.join(map(str, end.args))}"
             hint = Hint(Command("status"), "   # shows the hosts and the run")
             then = _with_target(hint, options)
-            raise _exit(f"{PROGRAM} {name}: {what}\n  next: {then}", INTERRUPTED) from None
+            raise _exit(f"{PROGRAM} {name}: {event}\n  next: {then}", INTERRUPTED) from None
         except Exit:
             raise
         except Exception as error:
@@ -129,8 +129,9 @@ def _aimed(command: Command, options: Texts, tasks: Mapping[str, Task]) -> Comma
     name = command.task.replace(" ", "-")
     if name not in tasks or name in BY_RECORD:  # the fabfile may have some of our tasks only
         return command
-    takes = {one.flag for one in tasks[name].options()}
-    return command.at({one: options[one] for one in TARGETS if options.get(one) and one in takes})
+    flags = {option.flag for option in tasks[name].options()}
+    typed = [target for target in TARGETS if options.get(target) and target in flags]
+    return command.at({target: options[target] for target in typed})
 
 
 def _with_hosts_of_run(options: Texts) -> Texts:

@@ -85,11 +85,11 @@ def outputs(inventory: Inventory, command: str) -> dict[str, str]:
         HostsFailed: it failed on a host; `outcomes` has the output of each.
     """
     with reach.sessions(inventory) as sessions:
-        found = connect.everywhere(
+        results = connect.everywhere(
             sessions, lambda s: s.shell(command, silence=LONG.silence), what="the command"
         )
-    texts = {name: "\n".join(lines) for name, (lines, _) in found.items()}
-    if any(code for _, code in found.values()):
+    texts = {name: "\n".join(lines) for name, (lines, _) in results.items()}
+    if any(code for _, code in results.values()):
         raise HostsFailed(f"{shlex.quote(command)} failed", texts)
     return texts
 
@@ -102,7 +102,7 @@ def execute(inventory: Inventory, command: str) -> None:
     """
     with reach.sessions(inventory) as sessions:
 
-        def one(session: Session) -> int:
+        def run_command(session: Session) -> int:
             def show(line: str) -> None:
                 print_lines(f"[{session.host.name}] {line}")
 
@@ -113,7 +113,7 @@ def execute(inventory: Inventory, command: str) -> None:
                     other.close()
                 raise
 
-        codes, failed = connect.attempts(sessions, one)
+        codes, failed = connect.attempts(sessions, run_command)
         outcomes = {
             name: str(failed.get(name, "")) or (f"exit {codes[name]}" if codes[name] else "ok")
             for name in sessions

@@ -79,7 +79,7 @@ class StatusReport:
 
     def __init__(self, status: power.ClusterStatus) -> None:
         self.cluster = status.inventory.name
-        machines = {name: one.state for name, one in status.instance_states.items()}
+        machines = {name: state.state for name, state in status.instance_states.items()}
         self.hosts = {
             name: HostStatus(name=name, machine=machines.get(name))
             for name in status.inventory.names
@@ -148,8 +148,8 @@ def _show_documented(status: power.ClusterStatus, run_id: str | None, report: St
         power.pin_host_keys(replace(status, inventory=running), print_lines)
         run = _show_hosts(running, whole, run, run_id, report)
     if run is None and whole.bucket:
-        found = elsewhere.in_bucket(bucket_of(whole), run_id)
-        run = found.run if found else None
+        listed = elsewhere.in_bucket(bucket_of(whole), run_id)
+        run = listed.run if listed else None
     if run is None and run_id is not None:
         run = find_run(whole, run_id)  # raises why
     if _chief(whole, run) in status.not_running:
@@ -221,10 +221,10 @@ def _listed(
         return elsewhere.read_list(runs), on_host.read_list(endpoints)
 
     with sessions.within(LIST_SECONDS):
-        found, failed = connect.attempts(sessions, lists)
+        lists_by_host, failed = connect.attempts(sessions, lists)
     print_lines(*(f"[{name}] its runs and endpoints: {error}" for name, error in failed.items()))
-    runs = {name: of_host for name, (of_host, _) in found.items()}
-    return runs, {name: endpoints for name, (_, endpoints) in found.items()}
+    runs = {name: of_host for name, (of_host, _) in lists_by_host.items()}
+    return runs, {name: endpoints for name, (_, endpoints) in lists_by_host.items()}
 
 
 def _show_timers(sessions: connect.Sessions, report: StatusReport) -> None:
@@ -252,20 +252,20 @@ def _show_endpoints(
     for host, name in dict.fromkeys([*known, *others]):
         session, endpoint = sessions.get(host), known.get((host, name))
         if session is None:
-            what = f"endpoint {name} on {host} of {cluster}: the host is not reached"
-            print_lines(what)
-            report.endpoints.append(EndpointStatus(name=name, host=host, state=what))
+            line = f"endpoint {name} on {host} of {cluster}: the host is not reached"
+            print_lines(line)
+            report.endpoints.append(EndpointStatus(name=name, host=host, state=line))
             continue
         if not session.has_agent:
             start_agent(session, facts.get(host))
         try:
             endpoint = endpoint or on_host.read_endpoint(session, name, cluster)
-            what, port = status_line(session, endpoint), endpoint.port
+            line, port = status_line(session, endpoint), endpoint.port
         except Hostile as error:
-            what, port = f"endpoint {name} on {host} of {cluster}: {error.message}", None
-        print_lines(what)
-        one = EndpointStatus(name=name, host=host, port=port, state=clean(what))
-        report.endpoints.append(one)
+            line, port = f"endpoint {name} on {host} of {cluster}: {error.message}", None
+        print_lines(line)
+        state = clean(line)
+        report.endpoints.append(EndpointStatus(name=name, host=host, port=port, state=state))
 
 
 def _show_endpoints_here(report: StatusReport) -> None:
@@ -311,19 +311,19 @@ def _show_run(chief: Session, run: Run, hosts: Mapping[str, HostFacts]) -> str:
         *(checkpoints.list_command(run), carbon_command(run)),
     )
     texts = ["" if code else "\n".join(lines) for lines, code in files]
-    found = read_state(texts[0]) if texts[0] else None
-    if found and not found.has_ended and not chief.has_agent:
+    run_state = read_state(texts[0]) if texts[0] else None
+    if run_state and not run_state.has_ended and not chief.has_agent:
         start_agent(chief, hosts.get(chief.host.name))
-    state = state_of(chief, run, found)
+    state = state_of(chief, run, run_state)
     where = results.where(run, chief.host.name)
     if not local_state.is_recorded(run.run_id):
         where = f"{where}; started on another computer"
-    print_lines(f"run {run.run_id}: {state}; results {where}", *stop_policy.phase(found))
+    print_lines(f"run {run.run_id}: {state}; results {where}", *stop_policy.phase(run_state))
     uploads = parsed(Uploads, texts[1], f"a file {checkpoints.UPLOADS}") if texts[1] else Uploads()
     on_chief = checkpoints.of_list(chief.host.name, listed[0])
     print_lines(*checkpoints.lines_of(on_chief, uploads), *carbon_lines(energy[0]))
     # Without a lost host, run.json is of all hosts.
-    if standby := takeover.lost_standby(found, texts[2] or texts[3], run, hosts):
+    if standby := takeover.lost_standby(run_state, texts[2] or texts[3], run, hosts):
         chief_ = chief.host.name
         print_lines(f"no standby: {standby} does not take over the run if {chief_} is lost")
     return state

@@ -36,12 +36,12 @@ class Part:
 
     parameter: str
     group: type[Any]
-    which: Only | None
+    selection: Only | None
 
     @property
     def options(self) -> list[Option]:
         """Those that the task has."""
-        return list(chosen(self.group, self.which))
+        return list(chosen(self.group, self.selection))
 
 
 class Task:
@@ -87,7 +87,7 @@ class Task:
 
     def options(self) -> Iterator[Option]:
         """All options, in the order of the groups."""
-        return (one for part in self.parts for one in part.options)
+        return (option for part in self.parts for option in part.options)
 
     def __call__(self, **texts: Any) -> None:
         """Run with what was typed, by the options' parameters.
@@ -118,24 +118,24 @@ def typed(name: str) -> str:
     return f"{first} {second}" if first in TWO_WORDS and second else name
 
 
-def parameter(one: Option) -> str:
+def parameter(option: Option) -> str:
     """The name of an option as a parameter of Python: that of its flag, with underscores."""
-    return one.flag.replace("-", "_")
+    return option.flag.replace("-", "_")
 
 
-def help_text(one: Option) -> str:
+def help_text(option: Option) -> str:
     """What an option means, for a terminal."""
-    return re.sub(r"\bfab\b", PROGRAM, plain(described(one)))
+    return re.sub(r"\bfab\b", PROGRAM, plain(described(option)))
 
 
 def _parts(body: Callable[..., None]) -> Iterator[Part]:
     for name, kind in get_type_hints(body, include_extras=True).items():
-        which = None
+        selection = None
         if name == "return":
             continue
         if get_origin(kind) is Annotated:
-            kind, which = get_args(kind)
-        yield Part(name, kind, which)
+            kind, selection = get_args(kind)
+        yield Part(name, kind, selection)
 
 
 def values_of(parts: Sequence[Part], texts: Texts) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def values_of(parts: Sequence[Part], texts: Texts) -> dict[str, Any]:
 
 def _job(parts: Sequence[Part], texts: Texts) -> Job | None:
     """The job that the command line names, of a task that takes one."""
-    typed = next((_read(one, texts, None) for one in parts if one.group is JobOptions), None)
+    typed = next((_read(part, texts, None) for part in parts if part.group is JobOptions), None)
     if typed is None or not typed.are_typed:
         return None
     from ..project import job_file  # imported late: most commands name no job
@@ -159,7 +159,7 @@ def _job(parts: Sequence[Part], texts: Texts) -> Job | None:
 
 
 def _read(part: Part, texts: Texts, job: Job | None) -> Any:
-    typed = {one.name: texts.get(parameter(one)) for one in part.options}
+    typed = {option.name: texts.get(parameter(option)) for option in part.options}
     if job is None or part.group is JobOptions:
         return from_texts(part.group, typed, UsageError)
     return merged(part.group, part.options, typed, job.table, UsageError, job.error)

@@ -143,10 +143,8 @@ def _is_running(path: Path) -> bool:
 def command(task: str, argv: Sequence[str], *, live: bool = False) -> Iterator[LogFile]:
     """Log one `fab` command; with `live`, also to stderr."""
     header = redacted(f"{PROGRAM} {shlex.join(redacted_argv(list(argv)))}\n    in {Path.cwd()}")
-    handlers: list[logging.Handler] = [LogFile(task, header)]
-    file = handlers[0]
-    assert isinstance(file, LogFile)
-    handlers += [_Live()] if live else []
+    file = LogFile(task, header)
+    handlers: list[logging.Handler] = [file, *([_Live()] if live else [])]
     for handler in handlers:
         _logger.addHandler(handler)
     began, code, message = time.monotonic(), 0, ""
@@ -174,12 +172,12 @@ def mistake() -> None:
 
 
 @contextlib.contextmanager
-def timed(what: str) -> Iterator[list[str]]:
-    """Log the start and the end of `what`, with its duration and its error.
+def timed(action: str) -> Iterator[list[str]]:
+    """Log the start and the end of an action, with its duration and its error.
 
     The block may append notes to the last line: an exit code, a size.
     """
-    event(f"{what} ...")
+    event(f"{action} ...")
     began = time.monotonic()
     notes: list[str] = []
     try:
@@ -188,7 +186,7 @@ def timed(what: str) -> Iterator[list[str]]:
         notes.append(f"{type(error).__name__}: {error}")
         raise
     finally:
-        event(f"{what}: {', '.join(notes) or 'ok'} ({_seconds(began)})")
+        event(f"{action}: {', '.join(notes) or 'ok'} ({_seconds(began)})")
 
 
 def _seconds(began: float) -> str:
@@ -217,9 +215,9 @@ def run(
     folder and with what input; without one, stdin is empty.
     """
     stdin = {"stdin": subprocess.DEVNULL} if input is None else {"input": input}
-    given = {**process_options(), **stdin, **options, "env": env, "cwd": cwd}
+    arguments = {**process_options(), **stdin, **options, "env": env, "cwd": cwd}
     with timed(f"here: {shown(shlex.join(argv))}") as notes:
-        process = subprocess.run(argv, text=True, **given)
+        process = subprocess.run(argv, text=True, **arguments)
         notes.append(f"exit {process.returncode}")
     return process
 
@@ -233,8 +231,8 @@ def started(
     The block waits for it or terminates it; otherwise it is logged as still running.
     """
     with timed(f"here: {shown(shlex.join(argv))}") as notes:
-        given = {**process_options(), **options, "env": env, "cwd": cwd, "stdin": stdin}
-        process = subprocess.Popen(argv, **given)
+        arguments = {**process_options(), **options, "env": env, "cwd": cwd, "stdin": stdin}
+        process = subprocess.Popen(argv, **arguments)
         try:
             yield process
         finally:

@@ -125,13 +125,13 @@ class _Watched(io.TextIOBase):
 
 
 @contextmanager
-def error_as_json(wanted: bool, document: Callable[[Any], Any]) -> Iterator[None]:
+def error_as_json(as_json: bool, document: Callable[[Any], Any]) -> Iterator[None]:
     """With --json, an error of the block is a document on stdout, unless there is one already.
 
     Args:
         document: makes it of the error.
     """
-    if not wanted:
+    if not as_json:
         yield
         return
     stdout = sys.stdout
@@ -152,12 +152,12 @@ def _print_document(document: Any, out: TextIO) -> None:
 
 
 @contextmanager
-def json_output(wanted: bool) -> Iterator[TextIO | None]:
+def json_output(as_json: bool) -> Iterator[TextIO | None]:
     """With --json, reserve stdout for the JSON document: lines for people go to stderr.
 
     At the end, also after an error, it has the noted document."""
     out = _quiet.get() or sys.stdout
-    if not wanted:
+    if not as_json:
         yield None
         return
     token = _noted.set(None)

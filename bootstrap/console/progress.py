@@ -22,15 +22,17 @@ RECENT = 10.0  # seconds whose bytes are the rate of a transfer
 
 @dataclass(frozen=True)
 class Done:
-    """The part that is done, from 0 to 1, and the seconds that the rest takes; None: not known."""
+    """The fraction done, from 0 to 1, and the seconds that the rest takes; None: not known."""
 
-    part: float | None = None
+    fraction: float | None = None
     seconds_left: float | None = None
 
     @property
     def plain(self) -> str:
         """` 25 %  12 s left`, without what is not known."""
-        parts = [] if self.part is None else [f"{percent(min(max(self.part, 0.0), 1.0)):>5}"]
+        parts = []
+        if self.fraction is not None:
+            parts.append(f"{percent(min(max(self.fraction, 0.0), 1.0)):>5}")
         if self.seconds_left is not None:
             parts.append(f"{duration(self.seconds_left)} left")
         return "  ".join(parts)
@@ -39,16 +41,15 @@ class Done:
     def bar(self) -> str:
         """`[###.........]  25 %  12 s left`, without what is not known. The time left is near the
         begin of a line: a narrow terminal cuts the end."""
-        return self.plain if self.part is None else f"{bar(self.part, CELLS)} {self.plain}"
+        return self.plain if self.fraction is None else f"{bar(self.fraction, CELLS)} {self.plain}"
 
 
 def training_done(record: Record) -> Done:
     """How far a training is, from its progress record."""
-    step, steps = record.step, record.steps
-    part = None
-    if step is not None and steps and math.isfinite(step / steps):
-        part = step / steps
-    return Done(part, record.figures.get("seconds_left"))
+    fraction = None
+    if record.step is not None and record.steps and math.isfinite(record.step / record.steps):
+        fraction = record.step / record.steps
+    return Done(fraction, record.figures.get("seconds_left"))
 
 
 @dataclass
@@ -77,8 +78,8 @@ class Transfer:
         self.bytes_done = bytes_done
         rate = self._rate()
         text = f"{size(bytes_done)} of {size(self.total)}, {size(rate)}/s"
-        left = self.total - bytes_done
-        seconds = left / rate if rate and left > 0 else None
+        remaining = self.total - bytes_done
+        seconds = remaining / rate if rate and remaining > 0 else None
         return text, Done(bytes_done / self.total if self.total else None, seconds)
 
     def _rate(self) -> float:

@@ -37,7 +37,7 @@ _secrets: set[str] = set()
 def add_secret(value: str) -> None:
     """Remove this value from everything that is logged from now on."""
     lines = [line.strip() for line in value.splitlines()] if "\n" in value else []
-    _secrets.update(part for part in (value, json.dumps(value)[1:-1]) if part)
+    _secrets.update(filter(None, (value, json.dumps(value)[1:-1])))
     _secrets.update(line for line in lines if len(line) >= 8)
 
 

@@ -75,7 +75,7 @@ def _speed(record: Record) -> str:
 
 
 def _joined(parts: Sequence[str]) -> str:
-    return "  ".join(part for part in parts if part)
+    return "  ".join(filter(None, parts))
 
 
 def bar(fraction: float, width: int) -> str:
@@ -114,9 +114,9 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
-def percent(part: float, digits: int = 0) -> str:
+def percent(fraction: float, digits: int = 0) -> str:
     """A fraction as percent: 0.5 is `50 %`."""
-    return f"{part:.{digits}%}".replace("%", " %")
+    return f"{fraction:.{digits}%}".replace("%", " %")
 
 
 def clean(text: str) -> str:

@@ -26,7 +26,7 @@ def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], 
     # In Python 3.11, after Ctrl-C has ended a `join`, the next one returns at once.
     ended = [Event() for _ in items]
 
-    def one(item: T, end: Event) -> None:
+    def work_on(item: T, end: Event) -> None:
         try:
             work(item)
         except BaseException as error:
@@ -35,7 +35,7 @@ def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], 
             end.set()
 
     for item, end in zip(items, ended, strict=True):
-        Thread(target=copy_context().run, args=(one, item, end), daemon=True).start()
+        Thread(target=copy_context().run, args=(work_on, item, end), daemon=True).start()
 
     def wait() -> None:
         for end in ended:
@@ -95,7 +95,7 @@ def all_within(
     outcomes: list[Exception | None] = [TimeoutError() for _ in items]
     places, end = Semaphore(at_once), time.monotonic() + seconds
 
-    def one(number: int) -> None:
+    def work_on(number: int) -> None:
         with places:
             try:
                 if time.monotonic() < end:
@@ -105,7 +105,7 @@ def all_within(
                 outcomes[number] = error
 
     threads = [
-        Thread(target=copy_context().run, args=(one, number), daemon=True)
+        Thread(target=copy_context().run, args=(work_on, number), daemon=True)
         for number in range(len(items))
     ]
     for thread in threads:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from itertools import chain
 
 from railhead.documents.lazy import dataclass
 from railhead.money import host
@@ -14,12 +15,10 @@ from railhead.money.bill import (
     FIRST_MINUTE,
     Existence,
     Price,
-    Rate,
     Step,
     UnknownPrice,
     at_steps,
     bill,
-    machine,
 )
 from railhead.money.host import Part
 
@@ -46,9 +45,8 @@ History = Mapping[SpotOffer, Sequence[Step]]
 def cost_of(ledger: Ledger, period: Period, history: History | None = None) -> Amount:
     """What a stack's machines cost in a period. Spot machines without a `history` have the range
     of prices that was noted at their start."""
-    found = history or {}
-    parts = (one for each in ledger.machines.values() for one in existences(each, period, found))
-    return bill(parts, moment(period.until)).total
+    billed = (existences(m, period, history or {}) for m in ledger.machines.values())
+    return bill(chain.from_iterable(billed), moment(period.until)).total
 
 
 def existences(billed: BilledMachine, period: Period, history: History) -> Iterator[Existence]:
@@ -71,30 +69,24 @@ def _of_start(
     begin, last = inside
     certain = max(start.seen, start.at + FIRST_MINUTE.total_seconds(), begin)
     end = min(last, certain) if start.unsure else last
-    one = machine(part.what, part.rate, moment(begin), moment(end))
-    whole = part.what == host.MACHINE and begin == start.at
-    yield from _stepped(one if whole else _exact(one), steps)
+    # The rest of a start, and an address, have no first minute.
+    least = FIRST_MINUTE if part.what == host.MACHINE and begin == start.at else timedelta(0)
+    certain_part = Existence(part.what, part.rate, moment(begin), moment(end), least=least)
+    yield from _stepped(certain_part, steps)
     if end < last:
         for rest in _stepped(Existence(part.what, part.rate, moment(end), moment(last)), steps):
-            yield replace(rest, rate=_perhaps(rest.rate))
+            rate = rest.rate
+            rate = replace(rate, low=Decimal(0)) if isinstance(rate, Price) else rate
+            yield replace(rest, rate=rate)
 
 
-def _stepped(one: Existence, steps: Sequence[Step]) -> list[Existence]:
+def _stepped(existence: Existence, steps: Sequence[Step]) -> list[Existence]:
     """At the price of each time, where it changes; before the first known one it is unknown."""
-    if not steps or one.end is None:
-        return [one]
+    if not steps or existence.end is None:
+        return [existence]
     first = min(step.start for step in steps)
     before = UnknownPrice(f"{steps[0].rate.what} before {first:%Y-%m-%d}")
-    return at_steps(replace(one, rate=before), steps, one.end)
-
-
-def _exact(one: Existence) -> Existence:
-    """Without a first minute: it is the rest of a start, or an address."""
-    return Existence(one.name, one.rate, one.start, one.end, one.quantity)
-
-
-def _perhaps(rate: Rate) -> Rate:
-    return replace(rate, low=Decimal(0)) if isinstance(rate, Price) else rate
+    return at_steps(replace(existence, rate=before), steps, existence.end)
 
 
 def _disks(billed: BilledMachine, period: Period) -> Iterator[Existence]:
@@ -111,11 +103,8 @@ def _disks(billed: BilledMachine, period: Period) -> Iterator[Existence]:
 
 def _parts(billed: BilledMachine, start: Start | None) -> tuple[Part, ...]:
     parts = (start.parts if start else ()) or billed.parts
-    return tuple(map(host.read_part, parts)) or (_without_prices(billed.name),)
-
-
-def _without_prices(name: str) -> Part:
-    return Part(host.MACHINE, UnknownPrice(f"price of {name}"))
+    without_price = Part(host.MACHINE, UnknownPrice(f"price of {billed.name}"))
+    return tuple(map(host.read_part, parts)) or (without_price,)
 
 
 def so_far(ledger: Ledger, now: float) -> str:
@@ -164,8 +153,8 @@ def per_hour(ledger: Ledger) -> Amount:
     """What exists now costs per hour: of machines that run, and disks of the others."""
     parts = []
     for billed in ledger.machines.values():
-        each = tuple(map(host.read_part, billed.parts))
-        runs = bool(billed.starts) and billed.starts[-1].until is None
         if billed.deleted is None:
-            parts += [part.per_hour for part in (each if runs else host.stopped(each))]
+            running = tuple(map(host.read_part, billed.parts))
+            runs = bool(billed.starts) and billed.starts[-1].until is None
+            parts += [part.per_hour for part in (running if runs else host.stopped(running))]
     return total(parts)

@@ -29,7 +29,7 @@ def hours_left(inventory: Inventory, now: float) -> float | None:
         return None
     noted = ledger.find(inventory.cluster_id or inventory.name)
     spent = bill.cost_of(noted, Period(0.0, now)) if noted else Amount()
-    hours = hours_of(inventory.budget, inventory, spent, what=OF_STACK)
+    hours = hours_of(inventory.budget, inventory, spent, subject=OF_STACK)
     if hours < LEAST_HOURS:
         raise UsageError(
             f"the budget of the stack, {inventory.budget:g} USD, is spent: {spent} so far",
@@ -41,15 +41,15 @@ def hours_left(inventory: Inventory, now: float) -> float | None:
 def within(inventory: Inventory, hours: float, now: float, report: Reporter) -> float:
     """The hours of a deadline, or those that the stack's budget leaves. UsageError as
     `hours_left`."""
-    left = hours_left(inventory, now)
-    if left is None or hours <= left:
+    affordable = hours_left(inventory, now)
+    if affordable is None or hours <= affordable:
         return hours
-    report(f"the budget of the stack leaves {left:.1f} of {hours:g} hours")
-    return left
+    report(f"the budget of the stack leaves {affordable:.1f} of {hours:g} hours")
+    return affordable
 
 
 def hours_of(
-    budget: float, inventory: Inventory, spent: Amount | None = None, what: str = "--budget"
+    budget: float, inventory: Inventory, spent: Amount | None = None, subject: str = "--budget"
 ) -> float:
     """For how many hours a budget, less what is spent, lasts while these hosts run.
 
@@ -64,11 +64,13 @@ def hours_of(
     unknown = per_hour.unknown or (spent or Amount()).unknown
     if unknown:
         raise UsageError(
-            f"{what} {budget:g}: it is not known when it is spent; unknown: {', '.join(unknown)}",
+            f"{subject} {budget:g}: it is not known when it is spent; unknown:"
+            f" {', '.join(unknown)}",
             hint=HINT,
         )
     raise UsageError(
-        f"{what} {budget:g}: no price is recorded of {inventory.name}, or its hosts cost nothing",
+        f"{subject} {budget:g}: no price is recorded of {inventory.name}, or its hosts cost"
+        " nothing",
         hint="the same command with --max-hours",
     )
 

@@ -138,13 +138,13 @@ def _replaced(
     """The machines that a stack has no more, as they have ended meanwhile: there is another one of
     the same name, or the whole stack was read. An inventory whose machines are gone ends no
     others: it may be an old one."""
-    there = {name for name, one in states.items() if one.state not in ("gone", "unknown")}
+    there = {name for name, state in states.items() if state.state not in ("gone", "unknown")}
     ids = {host.id for host in inventory.hosts}
     whole = bool(there) and not inventory.is_part
     return {
-        own_id: observed(one, one.name, GONE, now) or one
-        for own_id, one in machines.items()
-        if own_id not in ids and one.deleted is None and (whole or one.name in there)
+        machine_id: observed(machine, machine.name, GONE, now) or machine
+        for machine_id, machine in machines.items()
+        if machine_id not in ids and machine.deleted is None and (whole or machine.name in there)
     }
 
 

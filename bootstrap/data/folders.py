@@ -24,7 +24,7 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.names import is_manifest
 
 from ..console.output import ByteReporter
-from ..console.text import size
+from ..console.text import count, size
 from ..console.threads import in_threads
 from ..errors import RailheadError, UsageError
 from ..host.base.regular_files import size_and_sha256
@@ -79,8 +79,8 @@ class LocalData:
         """The files of host `index` of `count`: file i goes to host i modulo `count`; the manifest
         of shards goes to every host."""
         shared = tuple(file for file in self.files if is_manifest(file.path))
-        own = [file for file in self.files if not is_manifest(file.path)][index::count]
-        return replace(self, files=tuple(sorted((*own, *shared), key=lambda file: file.path)))
+        sharded = [file for file in self.files if not is_manifest(file.path)][index::count]
+        return replace(self, files=tuple(sorted((*sharded, *shared), key=lambda file: file.path)))
 
     def manifest(self) -> tuple[tuple[str, int, str], ...]:
         """Path, bytes and sha256 of each file."""
@@ -204,10 +204,10 @@ def _read_cache(path: Path) -> dict[str, Hashed]:
 def _sha256(path: Path, file: DataFile) -> str:
     """The hash of a file's content."""
     try:
-        count, sha256 = size_and_sha256(str(path.resolve()))  # links inside the folder count
+        bytes_read, sha256 = size_and_sha256(str(path.resolve()))  # links inside the folder count
     except OSError as error:
         raise RailheadError(f"cannot read {path}: {error.strerror or error}") from error
-    if count != file.size:
+    if bytes_read != file.size:
         raise _changed(path)
     return sha256
 
@@ -221,5 +221,4 @@ def _changed(path: Path) -> RailheadError:
 
 def summary(data: LocalData) -> str:
     """`12 files, 3.4 GB`."""
-    files = f"{len(data.files)} file" + ("" if len(data.files) == 1 else "s")
-    return f"{files}, {size(data.total_bytes)}"
+    return f"{count(len(data.files), 'file')}, {size(data.total_bytes)}"

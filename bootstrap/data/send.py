@@ -45,7 +45,7 @@ def find_missing(shares: Shares, opened: Mapping[str, Session]) -> dict[str, Mis
         HostsNotReady: a host has too little space; nothing was sent.
     """
 
-    def one(session: Session) -> Missing:
+    def missing_of(session: Session) -> Missing:
         share = shares[session.host.name]
         state = session.call(DataState(tuple(host_folder_of(data) for data in share.values())))
         folders = {name: state.folders[host_folder_of(data)] for name, data in share.items()}
@@ -53,7 +53,7 @@ def find_missing(shares: Shares, opened: Mapping[str, Session]) -> dict[str, Mis
         needed = sum(max(0, share[name].total_bytes - folders[name].there) for name in names)
         return Missing(names, needed, state.free)
 
-    lacks = everywhere(opened, one, what="looking for the data", error=HostsNotReady)
+    lacks = everywhere(opened, missing_of, what="looking for the data", error=HostsNotReady)
     short = {
         name: f"needs {size(lack.needed)} for the data, {size(lack.free)} are free"
         for name, lack in lacks.items()
@@ -84,7 +84,7 @@ def send_missing(
         HostsFailed: it failed on a host; what arrived there stays for the next attempt.
     """
 
-    def one(session: Session) -> None:
+    def send_to(session: Session) -> None:
         name = session.host.name
         for item in lacks[name].names:
             data = shares[name][item]
@@ -92,7 +92,8 @@ def send_missing(
             _send(session, item, data, board)
             board.line(name, f"data {item}: {summary(data)}, complete", state=f"{item} complete")
 
-    everywhere({n: s for n, s in opened.items() if lacks[n].names}, one, what="sending the data")
+    incomplete = {name: session for name, session in opened.items() if lacks[name].names}
+    everywhere(incomplete, send_to, what="sending the data")
 
 
 def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
@@ -104,7 +105,7 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
         needed = event.need
         _refuse_wrong(data, needed, requested)
         requested.update(number for number, _ in needed)
-        progress.total += sum(data.files[number].size - at for number, at in needed)
+        progress.total += sum(data.files[number].size - offset for number, offset in needed)
         for number, offset in needed:
             for piece in _pieces(data, number, offset):
                 yield piece

@@ -44,8 +44,8 @@ class Downloads:
         if data.digest not in self.uris:
             return
         session.send_tree(self.reader, READER)
-        uri, part = self.uris[data.digest], f"{host_folder_of(data)}.part"
-        argv = [self.python, "-m", "training.data", "download", uri, part]
+        uri = self.uris[data.digest]
+        argv = [self.python, "-m", "training.data", "download", uri, f"{host_folder_of(data)}.part"]
 
         def show(event: Line | Grown) -> None:
             if isinstance(event, Line) and event.line:
@@ -70,13 +70,13 @@ def upload_missing(
     try:
         if inventory.bucket and needed >= MIN_BYTES:
             store = bucket.bucket_of(inventory).store
-            wanted = {
+            missing = {
                 data.digest: data
                 for host, lack in lacks.items()
                 for name, data in shares[host].items()
                 if name in lack.names
             }
-            for digest, data in wanted.items():
+            for digest, data in missing.items():
                 uris[digest], uploaded = upload_to_stack(data, store)
                 count = size(data.total_bytes)
                 print_lines(f"{uris[digest]}: {count}, {uploaded.sent} files uploaded")

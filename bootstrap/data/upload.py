@@ -51,7 +51,7 @@ def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
         missing = _missing(data.files, store, prefix, sizes)
         progress = Transfer(sum(file.size for file in missing))
 
-        def one(file: DataFile) -> None:
+        def send(file: DataFile) -> None:
             path = data.root / file.path
             try:
                 store.upload(prefix + file.path, path, file.sha256)
@@ -61,7 +61,7 @@ def upload(data: LocalData, store: Store, prefix: str) -> Uploaded:
                 raise RailheadError(f"cannot read {path}: {error.strerror}") from error
             board.line("upload", *progress.add(file.size))
 
-        in_threads(one, missing, UPLOADS)
+        in_threads(send, missing, UPLOADS)
     return Uploaded(len(missing), len(data.files) - len(missing))
 
 

@@ -35,9 +35,8 @@ def check_address(
 ) -> Check:
     """Whether one of the networks, separated by commas, contains the address."""
     networks = [ipaddress.ip_network(text.strip(), strict=False) for text in cidrs.split(",")]
-    own = f"{address}/{address.max_prefixlen}"
     if any(address in network for network in networks):
         return Check("ssh_cidrs", "ok", f"{address} may connect")
     text = f"{address}, the public address of this computer, is not in {cidrs}"
-    wider = shlex.quote(f"{cidrs},{own}")
+    wider = shlex.quote(f"{cidrs},{address}/{address.max_prefixlen}")
     return Check("ssh_cidrs", "warns", text, f"pulumi config set{option} ssh_cidrs {wider}")

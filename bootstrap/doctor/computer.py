@@ -56,9 +56,8 @@ def _pulumi(with_stack: bool) -> Iterator[Check]:
         yield Check("pulumi", problem, text, pulumi_cli.INSTALL)
         return
     version = pulumi_cli.version()
-    wanted = pulumi_cli.OLDEST
-    old = _numbers(version) < _numbers(wanted)
-    text = f"{version} at {path}" + (f"; at least {wanted} is needed" if old else "")
+    old = _numbers(version) < _numbers(pulumi_cli.OLDEST)
+    text = f"{version} at {path}" + (f"; at least {pulumi_cli.OLDEST} is needed" if old else "")
     yield Check("pulumi", problem if old else "ok", text, pulumi_cli.INSTALL if old else "")
     try:
         login = pulumi_cli.login()

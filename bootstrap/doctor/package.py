@@ -36,8 +36,8 @@ def _ours() -> str:
 
 def _wheel() -> str:
     """The file or the address from which ours was installed; empty if it came from an index."""
-    found = _distribution(DISTRIBUTION)
-    source = found.read_text("direct_url.json") if found else None
+    ours = _distribution(DISTRIBUTION)
+    source = ours.read_text("direct_url.json") if ours else None
     url = urlsplit(str(json.loads(source).get("url", ""))) if source else urlsplit("")
     return unquote(url.path) if url.scheme == "file" else url.geturl()
 

@@ -103,7 +103,7 @@ def write(folder: Path, contents: Report) -> Path:
     path = folder / PAGE
     atomic_write(path, contents.html, mode=0o644)
     for panel in contents.charts[:12]:
-        name = "report-" + "".join(c if c.isalnum() else "-" for c in panel.what)[:40] + ".svg"
+        name = "report-" + "".join(c if c.isalnum() else "-" for c in panel.y_label)[:40] + ".svg"
         atomic_write(folder / name, sheet([panel]), mode=0o644)
     print_lines(f"report: {path}")
     return path

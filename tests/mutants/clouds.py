@@ -102,7 +102,7 @@ MUTANTS = [
     Mutant(
         what="fab train -H a --hosts b trains on b, and a is forgotten",
         file="bootstrap/cli/command_line/arguments.py",
-        old="if getattr(given, self.dest) not in (None, value):",
+        old="if getattr(namespace, self.dest) not in (None, value):",
         new="if False:",
         caught_by=("tests/bootstrap/cli/test_program.py",),
     ),
@@ -116,8 +116,8 @@ MUTANTS = [
     Mutant(
         what="the next command after a failure has no stack: it is about other hosts",
         file="bootstrap/cli/running.py",
-        old="for one in TARGETS if options.get(one) and one in takes})",
-        new="for one in () if options.get(one) and one in takes})",
+        old="for target in TARGETS if options.get(target) and target in flags]",
+        new="for target in () if options.get(target) and target in flags]",
         caught_by=("tests/bootstrap/cli/test_next_commands.py",),
     ),
     Mutant(

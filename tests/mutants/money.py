@@ -47,8 +47,8 @@ MUTANTS = [
     Mutant(
         what="before the first spot price that EC2 keeps, the one of the start is taken",
         file="bootstrap/costs/bill.py",
-        old="return at_steps(replace(one, rate=before), steps, one.end)",
-        new="return at_steps(one, steps, one.end)",
+        old="return at_steps(replace(existence, rate=before), steps, existence.end)",
+        new="return at_steps(existence, steps, existence.end)",
         caught_by=(f"{COSTS}test_ledger.py",),
     ),
     Mutant(

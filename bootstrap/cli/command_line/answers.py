@@ -65,17 +65,17 @@ def answer(
     if not words or words[0] not in tasks:
         return _unknown_task(words, tasks) if words else None
     task, number = tasks[words[0]], 0
-    for at, word in enumerate(words[1:], 1):
-        if takes_value(words[at - 1], word, task):
+    for index, word in enumerate(words[1:], 1):
+        if takes_value(words[index - 1], word, task):
             continue
-        place = Place(task, words, at, number, is_job)
+        place = Place(task, words, index, number, is_job)
         if word.startswith("-"):
-            if (found := place.option()) or not place.is_known:
-                return found  # of an unknown option, the next word may be the value
+            if (reply := place.option()) or not place.is_known:
+                return reply  # of an unknown option, the next word may be the value
         elif word in tasks and not place.takes_word:
             return together(task, word)
-        elif found := place.value():
-            return found
+        elif reply := place.value():
+            return reply
         else:
             number += 1
     return None
@@ -96,15 +96,15 @@ def after_dashes(words: Sequence[str], after: Sequence[str]) -> Answer | None:
 
 def _unknown_task(words: Sequence[str], tasks: Mapping[str, Task]) -> Answer | None:
     word, rest = words[0], words[1:]
-    if word in PROGRAMS and rest and (found := answer(rest, tasks)):
-        return found
+    if word in PROGRAMS and rest and (reply := answer(rest, tasks)):
+        return reply
     line = TASKS.get(word)
     if line is None:
         return None
-    bare = [] if any(one.startswith("-") for one in rest) else rest
+    bare = [] if any(argument.startswith("-") for argument in rest) else rest
     line = _filled(line.replace(" *", _shown(bare)), rest[0] if rest else "", "", rest)
-    found = answer(shlex.split(line), tasks) if "*" in TASKS[word] else None
-    return Answer(f"{PROGRAM} has no task {word}", found.next if found else line)
+    reply = answer(shlex.split(line), tasks) if "*" in TASKS[word] else None
+    return Answer(f"{PROGRAM} has no task {word}", reply.next if reply else line)
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,13 @@ class Place:
 
     task: Task
     words: Sequence[str]
-    at: int
+    index: int
     number: int = 0
     is_job: Callable[[str], bool] = lambda name: False
 
     @property
     def word(self) -> str:
-        return self.words[self.at]
+        return self.words[self.index]
 
     @property
     def flag(self) -> str:
@@ -138,23 +138,23 @@ class Place:
     @property
     def names(self) -> set[str]:
         """The names of the task's options."""
-        return {one.flag for one in self.options}
+        return {option.flag for option in self.options}
 
     @property
-    def own(self) -> set[str]:
+    def flags(self) -> set[str]:
         """The task's options as they are typed."""
-        return {flag for one in self.options for flag in flags_of(one)}
+        return {flag for option in self.options for flag in flags_of(option)}
 
     @property
     def is_known(self) -> bool:
         """Whether the word is an option of the task, or of all tasks."""
-        return self.flag in self.own or any(self.flag in flags_of(one) for one in CORE)
+        return self.flag in self.flags or any(self.flag in flags_of(option) for option in CORE)
 
     @property
     def following(self) -> list[str]:
         """The words after this one, up to the next option."""
-        words = self.words[self.at + 1 :]
-        end = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+        words = self.words[self.index + 1 :]
+        end = next((index for index, word in enumerate(words) if word.startswith("-")), len(words))
         return list(words[:end])
 
     @property
@@ -170,7 +170,7 @@ class Place:
 
     def option(self) -> Answer | None:
         """The answer to an option that the task does not have, or whose value has another form."""
-        if self.flag not in self.own:
+        if self.flag not in self.flags:
             return self._habit(self.line) if self.line else None
         values = self.following
         hosts = [*self.word.split("=")[1:], *values]
@@ -192,7 +192,7 @@ class Place:
     @property
     def takes_word(self) -> bool:
         """Whether the task takes a word without an option."""
-        return bool(self.task.first) or any(one.rule.positional for one in self.options)
+        return bool(self.task.first) or any(option.rule.positional for option in self.options)
 
     def _habit(self, line: str) -> Answer:
         rule = f"{PROGRAM} {self.task.typed} has no option {self.flag}"
@@ -203,14 +203,14 @@ class Place:
         if not line.startswith("-") or line.startswith("--help"):
             return Answer(rule, filled)
         takes = value and "=" not in self.word and (" " in line or line == "--json")
-        new = [_filled(part, value, "", ()) for part in line.split()]
+        new = [_filled(token, value, "", ()) for token in line.split()]
         return self._instead(new, 2 if takes else 1, rule)
 
     def for_script(self) -> Answer:
         """The answer to an option of the script: all that follows is the script's."""
         rule = f"{PROGRAM} {self.task.typed} has no option {self.flag}"
-        args = f"--args={shlex.quote(shlex.join(self.words[self.at :]))}"
-        before = shlex.join([typed(self.words[0]), *self.words[1 : self.at]])
+        args = f"--args={shlex.quote(shlex.join(self.words[self.index :]))}"
+        before = shlex.join([typed(self.words[0]), *self.words[1 : self.index]])
         return Answer(rule, f"{before} {args}   # for the script")
 
     def value(self) -> Answer | None:
@@ -220,11 +220,11 @@ class Place:
             return self._instead(["--hours", word], 1, f"{word} needs --hours")
         if word.isdigit():
             return self._number()
-        if "job" in self.task.first and not self.is_job(word) and (found := self._program()):
-            return found
+        if "job" in self.task.first and not self.is_job(word) and (reply := self._program()):
+            return reply
         if self.name in ("exec", "ssh") and self.number:
-            line = shlex.join(self.words[1:] if self.name == "exec" else self.words[self.at :])
-            host = "a,b" if self.name == "exec" else self.words[self.at - 1]
+            line = shlex.join(self.words[1:] if self.name == "exec" else self.words[self.index :])
+            host = "a,b" if self.name == "exec" else self.words[self.index - 1]
             return Answer("a command is typed after --", f"exec --hosts {host} -- {line}")
         if self.name == "predict" and word.endswith(SENT):
             new = [*([] if self.number else ["model"]), "--file", word]
@@ -235,7 +235,7 @@ class Place:
             return self._instead(["--stack", word], 1, f"{word} needs --stack")
         if "hosts" in self.names and (SEVERAL.fullmatch(word) if self.takes_word else True):
             words = [word, *self.following]
-            hosts = ",".join(one.strip(",") for one in words)
+            hosts = ",".join(name.strip(",") for name in words)
             return self._instead(["--hosts", hosts], len(words), f"{word} needs --hosts")
         return None
 
@@ -263,8 +263,8 @@ class Place:
 
     def _instead(self, new: Sequence[str], length: int, rule: str) -> Answer:
         """The line with other words in place of some."""
-        rest = self.words[self.at + length :]
-        line = [*self.words[1 : self.at], *new, *rest]
+        rest = self.words[self.index + length :]
+        line = [*self.words[1 : self.index], *new, *rest]
         return Answer(rule, f"{typed(self.words[0])}{_shown(line)}")
 
 
@@ -277,7 +277,7 @@ def _filled(line: str, typed: str, task: str, words: Sequence[str]) -> str:
     """An answer with what was typed in its blanks."""
     known = {"task": task, "fab": PROGRAM}
     line = line.replace(" <run>", _shown(word for word in words if RUN_ID.fullmatch(word)))
-    line = line.replace(" <script>", _shown([one for one in words if one.endswith(".py")][:1]))
+    line = line.replace(" <script>", _shown([name for name in words if name.endswith(".py")][:1]))
     return BLANK.sub(lambda blank: known.get(blank[1], typed.removeprefix("ml.") or blank[1]), line)
 
 
@@ -299,7 +299,9 @@ def without_habit(wrong: Wrong, words: Sequence[str], tasks: Mapping[str, Task])
     matches = (n for n, word in enumerate(words) if n and word.partition("=")[0] == unknown)
     place = Place(task, words, next(matches, len(words)))
     if unknown.startswith("-"):
-        flags = [f"--{one.flag}" for one in (*CORE, *task.options()) if not one.rule.positional]
+        flags = [
+            f"--{option.flag}" for option in (*CORE, *task.options()) if not option.rule.positional
+        ]
         if near := slip(unknown, flags):
             return place._instead([near + place.word.removeprefix(unknown)], 1, str(wrong))
         if "args" in place.names and place.script and unknown.startswith("--"):

@@ -54,15 +54,15 @@ def read(
     task = tasks.get(named)
     if named and task is None:
         raise Wrong(f"{PROGRAM} has no task {named}", unknown=named)
-    own = [*task.options()] if task else []
-    flags = {one.flag: one for one in (*CORE, *own) if not one.rule.positional}
+    task_options = [*task.options()] if task else []
+    flags = {option.flag: option for option in (*CORE, *task_options) if not option.rule.positional}
     name = f"{PROGRAM} {task.typed}" if task else PROGRAM
-    given, rest = _parser(name, flags).parse_known_args(_with_values(words, flags), Namespace())
-    texts = {parameter(one): getattr(given, parameter(one), None) for one in own}
+    values, rest = _parser(name, flags).parse_known_args(_with_values(words, flags), Namespace())
+    texts = {parameter(option): getattr(values, parameter(option), None) for option in task_options}
     texts |= dict(_without_names(name, rest, texts, task))
     if after and "cmd" in texts:
         texts["cmd"] = after[0] if len(after) == 1 else shlex.join(after)
-    core = {one.name: getattr(given, parameter(one)) for one in CORE}
+    core = {option.name: getattr(values, parameter(option)) for option in CORE}
     if task and core["hosts"] is not None and "hosts" not in texts:
         raise UsageError(f"{PROGRAM} {task.typed} takes no hosts")
     return Line(task, texts, from_texts(CoreOptions, core, UsageError))
@@ -75,36 +75,37 @@ def with_name(words: Sequence[str], tasks: Mapping[str, Task]) -> tuple[str, lis
     Raises:
         Wrong: the second word of such a name is missing or unknown, or an option before it.
     """
-    known = {flag: one for one in CORE for flag in flags_of(one)}
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        if (one := known.get(flag := words[at].partition("=")[0])) is None:
+    known = {flag: option for option in CORE for flag in flags_of(option)}
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        if (option := known.get(flag := words[index].partition("=")[0])) is None:
             raise Wrong(f"{PROGRAM} has no option {flag}", unknown=flag)
-        at += 1 if one.kind == "flag" or "=" in words[at] else 2
-    first, *rest = words[at:] or [""]
+        index += 1 if option.kind == "flag" or "=" in words[index] else 2
+    first, *rest = words[index:] or [""]
     if first not in TWO_WORDS:
-        return first, [*words[:at], *rest]
+        return first, [*words[:index], *rest]
     choices = [name.partition("-")[2] for name in tasks if name.startswith(f"{first}-")]
     second = rest[0] if rest else ""
     if second not in choices:
         got = f", not {second!r}" if second else ""
-        *some, last = choices
+        *others, last = choices
         hint = f"   # or: {PROGRAM} ".join(f"--help {first} {choice}" for choice in choices)
-        rule = f"{PROGRAM} {first} takes {', '.join(some)} or {last}{got}"
+        rule = f"{PROGRAM} {first} takes {', '.join(others)} or {last}{got}"
         raise Wrong(rule, next=hint)
-    return f"{first}-{second}", [*words[:at], *rest[1:]]
+    return f"{first}-{second}", [*words[:index], *rest[1:]]
 
 
-def flags_of(one: Option) -> list[str]:
+def flags_of(option: Option) -> list[str]:
     """How an option is typed, the short form first."""
-    return [*([f"-{one.rule.short}"] if one.rule.short else []), f"--{one.flag}"]
+    return [*([f"-{option.rule.short}"] if option.rule.short else []), f"--{option.flag}"]
 
 
 def takes_value(word: str, after: str, task: Task | None) -> bool:
     """Whether a word is a flag that takes the word after it as its value."""
-    some = (*(task.options() if task else ()), *CORE)
-    one = next((one for one in some if not one.rule.positional and word in flags_of(one)), None)
-    return one is not None and one.kind != "flag" and (one.rule.bare is None or after.isdigit())
+    for option in (*(task.options() if task else ()), *CORE):
+        if not option.rule.positional and word in flags_of(option):
+            return option.kind != "flag" and (option.rule.bare is None or after.isdigit())
+    return False
 
 
 class _Parser(ArgumentParser):
@@ -116,42 +117,45 @@ class _Once(Action):
     """The value of an option that has one value."""
 
     def __call__(
-        self, parser: ArgumentParser, given: Namespace, value: Any, flag: str | None = None
+        self, parser: ArgumentParser, namespace: Namespace, value: Any, flag: str | None = None
     ) -> None:
-        if getattr(given, self.dest) not in (None, value):
+        if getattr(namespace, self.dest) not in (None, value):
             parser.error(f"{flag} is given twice, with different values")
-        setattr(given, self.dest, value)
+        setattr(namespace, self.dest, value)
 
 
 def _parser(name: str, options: Mapping[str, Option]) -> ArgumentParser:
     parser = _Parser(prog=name, add_help=False, allow_abbrev=False)
-    core = {one.flag: one.rule.short for one in CORE}
-    own = {one.rule.short for one in options.values() if one not in CORE}
-    for flag, one in options.items():
-        short = one.rule.short or core.get(flag, "")
-        hidden = one in CORE and short in own  # -f and such are of the task, if it has them
+    core = {option.flag: option.rule.short for option in CORE}
+    short_forms = {option.rule.short for option in options.values() if option not in CORE}
+    for flag, option in options.items():
+        short = option.rule.short or core.get(flag, "")
+        # -f and such are of the task, if it has them.
+        hidden = option in CORE and short in short_forms
         flags = [*([f"-{short}"] if short and not hidden else []), f"--{flag}"]
-        if one.kind == "flag":
-            parser.add_argument(*flags, dest=parameter(one), action="store_true")
-        elif one.repeats:
-            parser.add_argument(*flags, dest=parameter(one), action="append", default=[])
+        if option.kind == "flag":
+            parser.add_argument(*flags, dest=parameter(option), action="store_true")
+        elif option.repeats:
+            parser.add_argument(*flags, dest=parameter(option), action="append", default=[])
         else:
-            parser.add_argument(*flags, dest=parameter(one), action=_Once)
+            parser.add_argument(*flags, dest=parameter(option), action=_Once)
     return parser
 
 
 def _with_values(words: Sequence[str], options: Mapping[str, Option]) -> Iterator[str]:
     """The words with `--args --lr` as `--args=--lr`, which argparse takes for two options, and
     `--sagemaker train.py` as `--sagemaker=2 train.py`."""
-    known = {flag for one in options.values() for flag in flags_of(one)}
+    known = {flag for option in options.values() for flag in flags_of(option)}
     rest = deque(words)
     while rest:
         word = rest.popleft()
         after = rest[0] if rest else ""
-        one = options.get(word.removeprefix("--")) if word.startswith("--") else None
-        if one is not None and one.rule.bare is not None and not after.isdigit():
-            yield f"{word}={one.rule.bare}"
-        elif one is not None and one.kind != "flag" and after[:1] == "-" and after not in known:
+        option = options.get(word.removeprefix("--")) if word.startswith("--") else None
+        if option is None:
+            yield word
+        elif option.rule.bare is not None and not after.isdigit():
+            yield f"{word}={option.rule.bare}"
+        elif option.kind != "flag" and after[:1] == "-" and after not in known:
             yield f"{word}={rest.popleft()}"
         else:
             yield word
@@ -161,24 +165,25 @@ def _without_names(
     name: str, rest: Sequence[str], texts: Texts, task: Task | None
 ) -> Iterator[tuple[str, str]]:
     """The values that were typed without the name of an option, by their parameters."""
-    some = [one for one in task.options() if one.rule.positional] if task else []
-    first = [one for one in (task.first if task else ()) if not texts[one.replace("-", "_")]]
+    positional = [option for option in task.options() if option.rule.positional] if task else []
+    names = task.first if task else ()
+    first = [name for name in names if not texts[name.replace("-", "_")]]
     for word in rest:
         if word.startswith("-"):
             flag = word.partition("=")[0]
             raise Wrong(f"{name} has no option {flag}", unknown=flag)
-        if some:
-            yield parameter(some.pop(0)), word
+        if positional:
+            yield parameter(positional.pop(0)), word
         elif first:
             yield _meant(word, first).replace("-", "_"), word
             first = []
         else:
             raise Wrong(f"{name} does not take {word}", unknown=word)
-    if some:
-        raise Wrong(f"{name} needs {' and '.join(one.name.upper() for one in some)}")
+    if positional:
+        raise Wrong(f"{name} needs {' and '.join(option.name.upper() for option in positional)}")
 
 
 def _meant(word: str, first: Sequence[str]) -> str:
     """The option whose value a word is: of a script or a job, what it looks like."""
     is_script = word.endswith(".py") or "/" in word
-    return next((one for one in first if (one == "script") == is_script), first[0])
+    return next((name for name in first if (name == "script") == is_script), first[0])

@@ -38,23 +38,24 @@ def candidates(words: Sequence[str], tasks: Mapping[str, Task]) -> list[str]:
     if task is None:
         return _starting(last, [*_task_names(rest, tasks), *_core_flags(last)])
     before_last = before[-1] if before else ""
-    option = next((one for one in task.options() if before_last in flags_of(one)), None)
-    if option is not None and option.kind != "flag" and option.rule.bare is None:
-        return _starting(last, _values(option))
+    awaiting = next((option for option in task.options() if before_last in flags_of(option)), None)
+    if awaiting is not None and awaiting.kind != "flag" and awaiting.rule.bare is None:
+        return _starting(last, _values(awaiting))
     if last.startswith("-"):
-        options = [one for one in task.options() if not one.rule.positional]
-        return _starting(last, [*(f"--{one.flag}" for one in options), *_core_flags(last)])
-    firsts = [one for one in task.options() if one.flag in task.first or one.rule.positional]
-    return _starting(last, (value for one in firsts for value in _values(one)))
+        options = [option for option in task.options() if not option.rule.positional]
+        return _starting(last, [*(f"--{option.flag}" for option in options), *_core_flags(last)])
+    firsts = [
+        option for option in task.options() if option.flag in task.first or option.rule.positional
+    ]
+    return _starting(last, (value for option in firsts for value in _values(option)))
 
 
 def _task(words: Sequence[str], tasks: Mapping[str, Task]) -> tuple[Task | None, Sequence[str]]:
     """The task that is typed, and the words so far where there is none."""
-    for at, word in enumerate(words):
-        name = f"{word}-{words[at + 1]}" if word in TWO_WORDS and at + 1 < len(words) else word
-        task = tasks.get(name)
-        if task:
-            return task, words[at + 1 :]
+    for index, word in enumerate(words):
+        after = words[index + 1 :]
+        if task := tasks.get(f"{word}-{after[0]}" if word in TWO_WORDS and after else word):
+            return task, after
     return None, words
 
 
@@ -69,14 +70,14 @@ def _task_names(words: Sequence[str], tasks: Mapping[str, Task]) -> Iterator[str
 
 
 def _core_flags(last: str) -> list[str]:
-    return [f"--{one.flag}" for one in CORE] if last.startswith("-") else []
+    return [f"--{option.flag}" for option in CORE] if last.startswith("-") else []
 
 
-def _values(one: Option) -> Iterator[str]:
+def _values(option: Option) -> Iterator[str]:
     """The values of an option that are known on this computer; read when they are iterated."""
-    if one.rule.choices:
-        yield from map(str, one.rule.choices)
-    elif known := VALUES.get(one.flag):
+    if option.rule.choices:
+        yield from map(str, option.rule.choices)
+    elif known := VALUES.get(option.flag):
         yield from known()
 
 
@@ -101,16 +102,16 @@ def _stacks() -> list[str]:
 
 def _presets() -> list[str]:
     tree = ast.parse((REPO / "training/configs/__init__.py").read_text())
-    found = [part.value for part in tree.body if isinstance(part, ast.Assign)]
-    tables = [part for part in found if isinstance(part, ast.Dict)]
+    values = [statement.value for statement in tree.body if isinstance(statement, ast.Assign)]
+    tables = [value for value in values if isinstance(value, ast.Dict)]
     return [str(key.value) for key in tables[0].keys if isinstance(key, ast.Constant)]
 
 
 def _settings() -> list[str]:
     tree = ast.parse((REPO / "training/config.py").read_text())
-    classes = [part for part in tree.body if isinstance(part, ast.ClassDef)]
-    (fields,) = [part.body for part in classes if part.name == "TrainConfig"]
-    targets = [part.target for part in fields if isinstance(part, ast.AnnAssign)]
+    classes = [statement for statement in tree.body if isinstance(statement, ast.ClassDef)]
+    (body,) = [definition.body for definition in classes if definition.name == "TrainConfig"]
+    targets = [field.target for field in body if isinstance(field, ast.AnnAssign)]
     return [f"{target.id}=" for target in targets if isinstance(target, ast.Name)]
 
 
@@ -133,11 +134,12 @@ VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
 }
 
 
-def _starting(last: str, some: Iterable[str]) -> list[str]:
+def _starting(last: str, words: Iterable[str]) -> list[str]:
     """Those that continue the last word, each once. What cannot be read completes nothing, nor
     does a name that a shell would not take as it is: it may be another user's."""
     try:
-        return [one for one in dict.fromkeys(some) if one.startswith(last) and PLAIN.fullmatch(one)]
+        unique = dict.fromkeys(words)
+        return [word for word in unique if word.startswith(last) and PLAIN.fullmatch(word)]
     except Exception:
         return []
 

@@ -117,7 +117,7 @@ def summary(task: Task) -> str:
 
 def page(tasks: Iterable[Task]) -> str:
     """The text of `fab --help`: the groups of tasks, and the options of all tasks."""
-    options = {_typed(one): one.rule.text for one in CORE}
+    options = {_typed(option): option.rule.text for option in CORE}
     width = max(map(len, options))
     return "\n".join(
         [
@@ -147,7 +147,7 @@ def _group(title: str, tasks: list[Task]) -> list[str]:
 def task_page(task: Task) -> str:
     """The text of `fab --help TASK`."""
     name = task.typed
-    positional = [one.name.upper() for one in task.options() if one.rule.positional]
+    positional = [option.name.upper() for option in task.options() if option.rule.positional]
     first = [f"[{'|'.join(task.first).upper()}]"] if task.first else []
     more = ["[OPTION ...]"] if task.parts else []
     usage = " ".join([PROGRAM, name, *positional, *first, *more])
@@ -156,7 +156,7 @@ def task_page(task: Task) -> str:
     for part in task.parts:
         titles.setdefault(TITLES.get(part.group.__name__, "Options"), []).extend(part.options)
     for title, options in titles.items():
-        lines += ["", f"{title}:", *(line for one in options for line in _lines(one))]
+        lines += ["", f"{title}:", *(line for option in options for line in _lines(option))]
     example = f"{PROGRAM} {EXAMPLES[name]}"
     return "\n".join(
         [
@@ -168,11 +168,11 @@ def task_page(task: Task) -> str:
     )
 
 
-def _lines(one: Option) -> Iterator[str]:
+def _lines(option: Option) -> Iterator[str]:
     """An option with what it takes and its text, wrapped."""
-    flags = f"  {_typed(one)}"
+    flags = f"  {_typed(option)}"
     indent = " " * COLUMN
-    wrapped = textwrap.wrap(help_text(one), WIDTH - COLUMN, break_on_hyphens=False)
+    wrapped = textwrap.wrap(help_text(option), WIDTH - COLUMN, break_on_hyphens=False)
     if len(flags) < COLUMN:
         yield f"{flags:{COLUMN}}{wrapped[0]}"
         wrapped = wrapped[1:]
@@ -181,22 +181,22 @@ def _lines(one: Option) -> Iterator[str]:
     yield from (indent + line for line in wrapped)
 
 
-def _typed(one: Option) -> str:
+def _typed(option: Option) -> str:
     """How an option is typed: `-f, --follow`, `--hosts TEXT`."""
-    if one.rule.positional:
-        return one.name.upper()
-    return f"{', '.join(flags_of(one))} {takes(one)}".rstrip()
+    if option.rule.positional:
+        return option.name.upper()
+    return f"{', '.join(flags_of(option))} {takes(option)}".rstrip()
 
 
-def takes(one: Option) -> str:
+def takes(option: Option) -> str:
     """What stands for the value of an option; empty for a switch."""
-    if one.kind == "flag":
+    if option.kind == "flag":
         return ""
-    if one.kind == "mapping":
+    if option.kind == "mapping":
         return "NAME=VALUE"
-    if one.rule.choices:
-        choices = "|".join(map(str, one.rule.choices))
-        return choices if one.rule.bare is None else f"[{choices}]"
-    if one.rule.unit:
+    if option.rule.choices:
+        choices = "|".join(map(str, option.rule.choices))
+        return choices if option.rule.bare is None else f"[{choices}]"
+    if option.rule.unit:
         return "TIME"
-    return TAKES.get(one.kind, "PATH" if one.rule.path else "TEXT")
+    return TAKES.get(option.kind, "PATH" if option.rule.path else "TEXT")

@@ -46,14 +46,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: the labels of y (`what`) and x (`along`), and the curves.
+    """One pair of axes: their labels, and the curves.
 
     `from_zero`: the y axis starts at 0, so that heights can be compared. `best`: the number of the
     curve in colour, all others are grey. `scattered`: the points of a curve are not joined.
     """
 
-    what: str
-    along: str
+    y_label: str
+    x_label: str
     curves: tuple[Curve, ...]
     from_zero: bool = False
     best: int | None = None
@@ -63,7 +63,7 @@ class Panel:
 def chart(panel: Panel) -> Markup:
     """The curves of a panel with axes, and a legend if there are several."""
     height, content = _chart(panel)
-    return svg(height, f"{panel.what} by {panel.along}", content)
+    return svg(height, f"{panel.y_label} by {panel.x_label}", content)
 
 
 def sheet(panels: Sequence[Panel], title: str = "") -> Markup:
@@ -78,9 +78,9 @@ def sheet(panels: Sequence[Panel], title: str = "") -> Markup:
         ]
         bottom += max(height for height, _ in row)
     white = element("rect", width="100%", height="100%", fill="#fff")
-    what = title or ", ".join(panel.what for panel in panels)
+    description = title or ", ".join(panel.y_label for panel in panels)
     width = WIDTH * min(len(panels), COLUMNS)
-    return svg(bottom, what, element("style", STYLE), white, *charts, width=width)
+    return svg(bottom, description, element("style", STYLE), white, *charts, width=width)
 
 
 def _chart(panel: Panel) -> tuple[float, Markup]:
@@ -99,10 +99,10 @@ def _chart(panel: Panel) -> tuple[float, Markup]:
     every = -(-sum(len(curve.points) for curve in panel.curves) // MOST_TIPS)
     order = sorted(range(len(panel.curves)), key=lambda number: number == panel.best)
     drawn = [_curve(panel, number, place, max(every, 1)) for number in order]
-    along = panel.along + (" (log)" if across.log else "")
-    below = words(along, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 28, "middle")
-    by = f" by {panel.along}" if panel.scattered else ""
-    title = heading(panel.what + by + (" (log)" if up.log else ""), LEFT)
+    x_label = panel.x_label + (" (log)" if across.log else "")
+    below = words(x_label, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 28, "middle")
+    by = f" by {panel.x_label}" if panel.scattered else ""
+    title = heading(panel.y_label + by + (" (log)" if up.log else ""), LEFT)
     several = panel.curves if len(panel.curves) > 1 and not panel.scattered else ()
     columns = columns_for([curve.name for curve in several])
     names = [
@@ -146,9 +146,9 @@ def _curve(panel: Panel, number: int, place: Projection, every: int) -> Markup:
             stroke_dasharray=dash,
         ))  # fmt: skip
     for (x, _), (low, high) in zip(curve.points, curve.spread, strict=False):
-        (at, bottom), (_, top) = place((x, low)), place((x, high))
+        (column, bottom), (_, top) = place((x, low)), place((x, high))
         parts.append(element(
-            "line", x1=at, x2=at, y1=bottom, y2=top, stroke=colour, stroke_width=5,
+            "line", x1=column, x2=column, y1=bottom, y2=top, stroke=colour, stroke_width=5,
             stroke_opacity=0.35,
         ))  # fmt: skip
     radius = 4 if panel.scattered else 2.4 if len(points) <= 30 else 0
@@ -165,7 +165,7 @@ def _dot(
     area = element("circle", cx=x, cy=y, r=max(r + 2, 6), fill=colour, fill_opacity=0)
     dot = [element("circle", cx=x, cy=y, r=r, fill=colour)] if r else []
     name = f"{curve.name}, " if len(panel.curves) > 1 or panel.scattered else ""
-    return tip(f"{name}{panel.along} {label(point[0])}: {label(point[1])}", *dot, area)
+    return tip(f"{name}{panel.x_label} {label(point[0])}: {label(point[1])}", *dot, area)
 
 
 def _grid_y(value: float, y: float) -> Markup:

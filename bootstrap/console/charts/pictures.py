@@ -22,7 +22,7 @@ class Span:
     """A time in a row of a timeline, in seconds from its begin; `end` None: a moment."""
 
     row: str
-    what: str
+    text: str
     begin: float
     end: float | None = None
 
@@ -36,15 +36,15 @@ def stacked(
     for index, (name, values) in enumerate(rows.items()):
         x, y = float(ROOM), TOP + index * ROW
         drawn.append(words(name[:14], ROOM - 6, y + 14, "end"))
-        for part, value in enumerate(values):
+        for part_name, colour, value in zip(parts, COLOURS, values, strict=False):
             width = value / most * (WIDTH - 150)
-            what = f"{name}, {parts[part]}: {value:.4g} {unit}"
-            drawn.append(tip(what, box(x, y, width, 20, COLOURS[part])))
+            label = f"{name}, {part_name}: {value:.4g} {unit}"
+            drawn.append(tip(label, box(x, y, width, 20, colour)))
             x += width
         drawn.append(words(f"{sum(values):.3g} {unit}", x + 4, y + 14))
     bottom = TOP + len(rows) * ROW + 14
     several = parts if len(parts) > 1 else ()
-    drawn += [legend(n, part, look(n), bottom, 1) for n, part in enumerate(several)]
+    drawn += [legend(n, name, look(n), bottom, 1) for n, name in enumerate(several)]
     return svg(bottom + 16 * len(parts), title, heading(title, 4), *drawn)
 
 
@@ -55,10 +55,10 @@ def timeline(title: str, spans: Sequence[Span]) -> Markup:
     scale = (WIDTH - ROOM - 14) / last
     bottom = TOP + len(rows) * ROW
     drawn = []
-    for at in ticks(0, last):
-        x = ROOM + at * scale
+    for seconds in ticks(0, last):
+        x = ROOM + seconds * scale
         line = element("line", x1=x, x2=x, y1=TOP, y2=bottom, stroke="#e4e8ec")
-        text = duration(at) if at else "0"
+        text = duration(seconds) if seconds else "0"
         drawn += [line, words(text, x, bottom + 14, "middle")]
     drawn += [words(shortened(row, 13), ROOM - 6, TOP + n * ROW + 14, "end")
               for n, row in enumerate(rows)]  # fmt: skip
@@ -68,11 +68,11 @@ def timeline(title: str, spans: Sequence[Span]) -> Markup:
         end = span.begin if span.end is None else span.end
         width = max((end - span.begin) * scale, LEAST_SPAN)
         colour = COLOURS[rows.index(span.row) % len(COLOURS)]
-        part = box(ROOM + span.begin * scale, TOP + rows.index(span.row) * ROW, width, 20, colour)
+        bar = box(ROOM + span.begin * scale, TOP + rows.index(span.row) * ROW, width, 20, colour)
         if numbers[span.row] % 2 == 0:
-            part = element("g", part, opacity=0.6)
+            bar = element("g", bar, opacity=0.6)
         took = f" ({duration(end - span.begin)})" if span.end is not None else ""
-        drawn.append(tip(f"{duration(span.begin)}: {span.what}{took}", part))
+        drawn.append(tip(f"{duration(span.begin)}: {span.text}{took}", bar))
     return svg(bottom + 22, title, heading(title, 4), *drawn)
 
 
@@ -84,39 +84,39 @@ def matrix(names: Sequence[str], rows: Sequence[Sequence[float]]) -> Markup:
     size = CELL * len(rows)
     drawn = [words("label", room - 4, room - 4, "end")]
     for index, (name, row) in enumerate(zip(shown, rows, strict=True)):
-        at = room + index * CELL
-        drawn.append(words(name, room - 4, at + CELL / 2 + 4, "end"))
-        drawn.append(_upright(name, at + CELL / 2 + 4, room - 4))
+        baseline = room + index * CELL + CELL / 2 + 4
+        drawn.append(words(name, room - 4, baseline, "end"))
+        drawn.append(_upright(name, baseline, room - 4))
         total = sum(row) or 1.0
         drawn += [
             _cell((index, column), (room, names), value, value / total)
             for column, value in enumerate(row)
             if value
         ]
-    what = "confusion matrix, a row for each label, a column for each prediction"
+    description = "confusion matrix, a row for each label, a column for each prediction"
     drawn.append(element(
         "rect", x=room, y=room, width=size, height=size, fill="none", stroke="#d0d7de",
         stroke_width=1,
     ))  # fmt: skip
     side = room + size + 2
-    drawn_svg = svg(side, what, *drawn, width=side)
+    drawn_svg = svg(side, description, *drawn, width=side)
     return element("div", drawn_svg, class_="matrix", style=f"--most:{side * 1.4:.0f}px")
 
 
 def _cell(
-    at: tuple[int, int], grid: tuple[float, Sequence[str]], value: float, part: float
+    cell: tuple[int, int], grid: tuple[float, Sequence[str]], value: float, share: float
 ) -> Markup:
-    """A cell with its count, in the row and column `at` of the grid (its begin, its names)."""
-    (row, column), (room, names) = at, grid
-    x, y, part = room + column * CELL, room + row * CELL, min(max(part, 0.0), 1.0)
+    """A cell (row, column) of the grid (its begin, its names) with its count."""
+    (row, column), (room, names) = cell, grid
+    x, y, share = room + column * CELL, room + row * CELL, min(max(share, 0.0), 1.0)
     figure = f"{value:.0f}"
     size = min(11.0, (CELL - 3) / len(figure) / 0.6)
-    what = element("title", f"{names[row]}, predicted {names[column]}: {figure}")
+    title = element("title", f"{names[row]}, predicted {names[column]}: {figure}")
     return joined([
-        element("rect", what, x=x, y=y, width=CELL, height=CELL, fill_opacity=f"{part:.2f}",
+        element("rect", title, x=x, y=y, width=CELL, height=CELL, fill_opacity=f"{share:.2f}",
                 fill=RIGHT_CELL if row == column else WRONG_CELL),
         element("text", figure, x=x + CELL / 2, y=y + CELL / 2 + size * 0.35,
-                fill="#fff" if part > 0.6 else INK, font_size=round(size, 1),
+                fill="#fff" if share > 0.6 else INK, font_size=round(size, 1),
                 text_anchor="middle", pointer_events="none"),
     ])  # fmt: skip
 

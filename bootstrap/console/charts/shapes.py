@@ -27,19 +27,19 @@ def look(number: int, colours: tuple[str, ...] = COLOURS) -> Look:
     return colours[number % len(colours)], DASHES[number // len(colours) % len(DASHES)]
 
 
-def svg(height: float, what: str, *content: Markup, width: float = WIDTH) -> Markup:
-    """A whole picture; `what` says what it shows."""
+def svg(height: float, description: str, *content: Markup, width: float = WIDTH) -> Markup:
+    """A whole picture."""
     width, height = round(width), round(height)
     return element(
         "svg", *content, viewBox=f"0 0 {width} {height}", width=width, height=height, role="img",
-        aria_label=what, font_family="system-ui,Liberation Sans,sans-serif",
+        aria_label=description, font_family="system-ui,Liberation Sans,sans-serif",
         xmlns="http://www.w3.org/2000/svg",
     )  # fmt: skip
 
 
-def tip(what: str, *shape: Markup) -> Markup:
-    """A shape, and what appears at the top of the picture while the pointer is on it."""
-    text = element("g", words(what, WIDTH - 4, 14, "end", INK), visibility="hidden")
+def tip(label: str, *shape: Markup) -> Markup:
+    """A shape, and the label that appears at the top of the picture while the pointer is on it."""
+    text = element("g", words(label, WIDTH - 4, 14, "end", INK), visibility="hidden")
     return element("g", *shape, text, class_="tip")
 
 
@@ -50,8 +50,9 @@ def heading(title: str, x: float) -> Markup:
 
 def words(content: str, x: float, y: float, anchor: str = "start", fill: str = DIM) -> Markup:
     """A text."""
-    at = {"x": round(x, 1), "y": round(y, 1)}
-    return element("text", content, **at, font_size=11, text_anchor=anchor, fill=fill)
+    return element(
+        "text", content, x=round(x, 1), y=round(y, 1), font_size=11, text_anchor=anchor, fill=fill
+    )
 
 
 def box(x: float, y: float, width: float, height: float, colour: str) -> Markup:

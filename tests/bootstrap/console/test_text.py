@@ -117,7 +117,7 @@ def test_progress_is_a_bar_with_the_time_left(record: dict[str, Any], shown: str
 def test_a_transfer_has_bytes_and_a_rate() -> None:
     transfer = Transfer(1000, started=time.monotonic() - 1e6)
     text, done = transfer.add(200)
-    assert (text, done.part) == ("200 B of 1.0 kB, 0 B/s", 0.2)
+    assert (text, done.fraction) == ("200 B of 1.0 kB, 0 B/s", 0.2)
     assert transfer.reach(1000)[1] == Done(1.0)
     assert Transfer(0).add(0)[1] == Done()
 

@@ -126,7 +126,11 @@ def test_the_table_has_the_settings_first_and_the_best_run_on_top() -> None:
     assert html.count('class="best"') == 1 and 'class="best"><td class="n">0.01<' in html
     assert 'href="../report.html"' in html and "fab report a,b" in html
     by_rate, *_ = comparison_panels(runs, "accuracy")
-    assert (by_rate.what, by_rate.along, by_rate.scattered) == ("accuracy", "learning_rate", True)
+    assert (by_rate.y_label, by_rate.x_label, by_rate.scattered) == (
+        "accuracy",
+        "learning_rate",
+        True,
+    )
     assert by_rate.best == 1 and [curve.points for curve in by_rate.curves][1] == ((0.01, 0.9),)
 
 
@@ -148,9 +152,9 @@ def heights(markup: str) -> list[float]:
 def test_a_throughput_is_drawn_from_zero() -> None:
     runs = [run("a", size=1), run("b", size=2)]
     panels = [*throughput_panels(runs[0]), *comparison_panels(runs), *panels_of(points_of(runs))]
-    rates = [panel for panel in panels if "samples/s" in panel.what]
+    rates = [panel for panel in panels if "samples/s" in panel.y_label]
     assert len(rates) == 3 and all(panel.from_zero for panel in rates)
-    assert not any(panel.from_zero for panel in panels if "accuracy" in panel.what)
+    assert not any(panel.from_zero for panel in panels if "accuracy" in panel.y_label)
     drawn = chart.chart(Panel("samples/s", "epoch", (Curve("a", ((1, 900), (2, 1000))),), True))
     low, high = heights(drawn)
     bottom = chart.HEIGHT - chart.BOTTOM
