@@ -113,10 +113,11 @@ def raw(home: Path) -> float:
     run = max((chief / ".railhead/runs").iterdir())
     document = json.loads((run / "run.json").read_text())
     python = f'"$HOME/.railhead/envs/{document["runtime"]["digest"]}/bin/python"'
-    own = f"TMPDIR=$HOME/.railhead/runs/{run.name}/tmp"  # a link to nothing, now that it has ended
+    run_tmp = f"TMPDIR=$HOME/.railhead/runs/{run.name}/tmp"  # a link to nothing: the run has ended
     shared = " ".join(("", *SHARED))  # the connections of the login check, which nobody types
     argv = [
-        word.replace(own, "TMPDIR=/tmp").removesuffix(shared)
+        # Two orted that share a session folder: one of 60 starts hangs, Open MPI 4.1.4.
+        word.replace(run_tmp, "TMPDIR=$HOME").removesuffix(shared)
         for word in json.loads((run / "mpirun.json").read_text())
     ]
     argv[-1] = f"cd $HOME/.railhead/runs/{run.name}/work && exec {python} step.py"
