@@ -45,8 +45,8 @@ def make_id(names: LogicalNames) -> ClusterId:
 
 def read(kept: pulumi.Resource) -> Mapping[str, Any]:
     """The outputs of a resource, when the engine has registered it: it waits."""
-    found = pulumi.runtime.invoke("pulumi:pulumi:getResource", {"urn": kept.urn}).value
-    return found["state"] if found else {}
+    registered = pulumi.runtime.invoke("pulumi:pulumi:getResource", {"urn": kept.urn}).value
+    return registered["state"] if registered else {}
 
 
 def on_every_resource(
@@ -81,10 +81,10 @@ def not_twice(
     """
 
     async def check(args: pulumi.ResourceHookArgs) -> None:
-        if found := sorted(await machines_of(args.name.rpartition("-")[2])):
+        if ids := sorted(await machines_of(args.name.rpartition("-")[2])):
             again = f"{PROGRAM} up --stack {shlex.quote(pulumi.get_stack())}"
             raise pulumi.RunError(
-                f"{args.name} exists already, in no state of Pulumi: {', '.join(found)} has this "
+                f"{args.name} exists already, in no state of Pulumi: {', '.join(ids)} has this "
                 f"stack's id. A killed `up` left it\n  next: {again}   # ends it, then continues"
             )
 

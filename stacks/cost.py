@@ -49,8 +49,8 @@ def spec_of(config: ClusterConfig) -> HostSpec:
 def price(config: ClusterConfig, hosts: int | None = None) -> ClusterPrice | None:
     """The price of so many hosts, otherwise of the whole cluster, for its document; None where it
     is free."""
-    found = parts(config)
-    return host.documented(found, hosts or config.count) if found else None
+    billed = parts(config)
+    return host.documented(billed, hosts or config.count) if billed else None
 
 
 def check_budget(config: ClusterConfig) -> None:
@@ -81,8 +81,8 @@ def whole(config: ClusterConfig) -> str:
 
 def cost(config: ClusterConfig) -> str:
     """One phrase for people: what the whole cluster costs per hour, and until its deadline."""
-    found = parts(config)
-    if not found:
+    billed = parts(config)
+    if not billed:
         return "it costs nothing: the hosts are on this computer"
-    text = host.describe(found, config.count, config.deadline_hours)
-    return text if found[0].rate.amount.known else f"{text} (pulumi config set price_per_hour ...)"
+    text = host.describe(billed, config.count, config.deadline_hours)
+    return text if billed[0].rate.amount.known else f"{text} (pulumi config set price_per_hour ...)"

@@ -131,9 +131,9 @@ class Cluster(Named):
         of_it = placed(opts, names.known(config.name))
         super().__init__("railhead:local:Cluster", name, {"name": config.name}, of_it)
         here = place.keep_place(names, config, cluster_id.make_id(names), existing)
-        own = pulumi.ResourceOptions.merge(after(opts, here), pulumi.ResourceOptions(parent=self))
+        inner = pulumi.ResourceOptions.merge(after(opts, here), pulumi.ResourceOptions(parent=self))
         hosts = [
-            Host(config.name, each, pulumi.ResourceOptions.merge(own, names.known(each)))
+            Host(config.name, each, pulumi.ResourceOptions.merge(inner, names.known(each)))
             for each in (f"h{number + 1}" for number in range(config.count))
         ]
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])

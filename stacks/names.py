@@ -56,8 +56,8 @@ def refuse(
         return
     free = next((name for name in _names(config) if not is_taken(name)), None)
     change = set_("name", free or "NAME")
-    own = [one.cluster_id for one in others if one.owner == config.owner and one.cluster_id]
-    adopt = [f"{PROGRAM} adopt {one}   # if its state is lost; otherwise:" for one in own[:1]]
+    ids = [m.cluster_id for m in others if m.owner == config.owner and m.cluster_id]
+    adopt = [f"{PROGRAM} adopt {ids[0]}   # if its state is lost; otherwise:"] if ids else []
     raise ConfigError(
         f"name: machines of another stack have names that this stack needs: "
         f"{', '.join(map(str, others))}",

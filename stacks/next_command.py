@@ -38,4 +38,4 @@ def rm(key: str) -> Pulumi:
 
 def typed(parts: tuple[Part, ...], stack: str = "") -> str:
     """Commands, and what is between them, in one line."""
-    return " ".join(part.of(stack) if isinstance(part, Pulumi) else part for part in parts)
+    return " ".join(piece.of(stack) if isinstance(piece, Pulumi) else piece for piece in parts)

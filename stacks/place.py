@@ -37,7 +37,7 @@ def nobody_looks(_id: str, _place: Place) -> Mapping[str, list[str]]:
 
 
 def keep_place(
-    names: LogicalNames, config: ClusterConfig, own: ClusterId, existing: Existing = nobody_looks
+    names: LogicalNames, config: ClusterConfig, own_id: ClusterId, existing: Existing
 ) -> pulumi.Resource:
     """Record the stack's cloud, region and project. What is registered after this resource is
     registered only if the place is accepted."""
@@ -46,9 +46,9 @@ def keep_place(
 
     def check(args: pulumi.ResourceHookArgs) -> None:
         if args.old_inputs:
-            _check_recorded(own, args.old_inputs["input"], here, existing)
-        elif not own.is_new and existing is not nobody_looks:
-            _check_unrecorded(own, here, existing)
+            _check_recorded(own_id, args.old_inputs["input"], here, existing)
+        elif not own_id.is_new and existing is not nobody_looks:
+            _check_unrecorded(own_id, here, existing)
 
     return _kept(names, PLACE, here, check)
 
@@ -70,39 +70,39 @@ def keep_account(names: LogicalNames, account: str) -> pulumi.Resource:
 
 def _kept(
     names: LogicalNames,
-    own: str,
+    kind: str,
     value: object,
     check: Callable[[pulumi.ResourceHookArgs], None],
 ) -> pulumi.Resource:
     """A value in Pulumi's state that changes only where `check` accepts it."""
-    name = names.of(own)
+    name = names.of(kind)
     hook = pulumi.ResourceHook(name, check, pulumi.ResourceHookOptions(on_dry_run=True))
     hooks = pulumi.ResourceHookBinding(before_create=[hook], before_update=[hook])
-    aliases = names.former(FORMER.format(own))
+    aliases = names.former(FORMER.format(kind))
     return pulumi.Stash(
         name, input=value, opts=pulumi.ResourceOptions(hooks=hooks, aliases=aliases)
     )
 
 
-def _check_recorded(own: ClusterId, recorded: Place, here: Place, existing: Existing) -> None:
+def _check_recorded(own_id: ClusterId, recorded: Place, here: Place, existing: Existing) -> None:
     """Refuse another place while something exists in the recorded one, or may exist."""
     try:
-        found = existing(own.value, recorded)
+        remaining = existing(own_id.value, recorded)
     except NotKnown as why:
         raise _unknown(recorded, why, back=_back(here, recorded)) from None
-    if found:
-        raise _refusal(here, recorded, found)
+    if remaining:
+        raise _refusal(here, recorded, remaining)
 
 
-def _check_unrecorded(own: ClusterId, here: Place, existing: Existing) -> None:
+def _check_unrecorded(own_id: ClusterId, here: Place, existing: Existing) -> None:
     """For a stack that was created before its place was recorded: refuse a place while something
     with its id exists in another region."""
     everywhere = {key: value for key, value in here.items() if key != "region"}
     try:
-        found = existing(own.value, everywhere)
+        by_region = existing(own_id.value, everywhere)
     except NotKnown as why:
         raise _unknown(everywhere, why) from None
-    elsewhere = {key: each for key, each in found.items() if key != here.get("region")}
+    elsewhere = {key: each for key, each in by_region.items() if key != here.get("region")}
     for region, each in elsewhere.items():
         raise _refusal(here, {**here, "region": region}, {region: each})
 

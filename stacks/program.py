@@ -52,10 +52,10 @@ def main() -> None:
 
     short = pulumi.Output.all(cluster.document, cluster.gone).apply(summarized)
     pulumi.export("cluster", cluster.document.apply(encode))
-    pulumi.export("next", short.apply(lambda one: one.next))
-    pulumi.export("hosts", short.apply(lambda one: one.hosts))
-    pulumi.export("deadline", short.apply(lambda one: one.deadline))
-    pulumi.export("idle", short.apply(lambda one: one.idle))
+    pulumi.export("next", short.apply(lambda outputs: outputs.next))
+    pulumi.export("hosts", short.apply(lambda outputs: outputs.hosts))
+    pulumi.export("deadline", short.apply(lambda outputs: outputs.deadline))
+    pulumi.export("idle", short.apply(lambda outputs: outputs.idle))
 
 
 def _existing(own_id: str, place: Place) -> Mapping[str, list[str]]:
@@ -75,8 +75,8 @@ def _existing(own_id: str, place: Place) -> Mapping[str, list[str]]:
         raise NotKnown(f"there was no answer within {SECONDS} s") from None
     if why or process.returncode:
         raise NotKnown(why)
-    found: dict[str, list[str]] = json.loads(process.stdout)
-    return found
+    existing: dict[str, list[str]] = json.loads(process.stdout)
+    return existing
 
 
 def _check_engine() -> None:

@@ -49,8 +49,8 @@ def _idle(config: ClusterConfig) -> str | None:
 
 
 def _deadline(document: ClusterDocument, hosts: dict[str, str]) -> str | None:
-    deadlines = [one for one in document.deadlines if one.host in hosts]
-    if times := sorted(one.at for one in deadlines if one.at):
+    deadlines = [deadline for deadline in document.deadlines if deadline.host in hosts]
+    if times := sorted(deadline.at for deadline in deadlines if deadline.at):
         return times[0]
     if deadlines:
         return f"{deadlines[0].seconds / 3600:g} hours after each start of a host"

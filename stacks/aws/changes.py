@@ -50,11 +50,11 @@ async def _is_stopped(machine: str, opts: pulumi.InvokeOptions) -> bool:
         "filters": [{"name": "instance-id", "values": [machine]}],
     }
     try:
-        found = await pulumi.runtime.invoke_async(INSTANCES, args, opts)
+        listed = await pulumi.runtime.invoke_async(INSTANCES, args, opts)
     except Exception as error:  # the type that a failed invoke raises
         pulumi.log.info(f"whether {machine} is stopped is not known: {error}")
         return False
-    return bool(found["ids"])
+    return bool(listed["ids"])
 
 
 def _stack() -> str:

@@ -86,38 +86,38 @@ class Cluster(Named):
         """
         computed.check(config)
         names = names_of(name, config)
-        own = cluster_id.make_id(names)
-        here = place.keep_place(names, config, own, existing)
-        given = given_provider(opts, "aws")
-        provider = given or _provider(names, config, own.value, here)
+        id_record = cluster_id.make_id(names)
+        here = place.keep_place(names, config, id_record, existing)
+        program_provider = given_provider(opts, "aws")
+        provider = program_provider or _provider(names, config, id_record.value, here)
         invoke = pulumi.InvokeOptions(provider=provider)
         who = caller(config, invoke)
         pulumi.log.info(f"account {who.account}, region {config.region}, as {who.arn}")
-        if given:
+        if program_provider:
             _check_region(config, invoke)
         place.keep_account(names, who.account)
-        requests = quota.check(config, own.value, invoke)
-        found = None if requests else _look_up(names, config, who, own.value, invoke)
-        own_id = own.output
-        every = tags(config, pulumi.get_stack()) if given else {}
+        requests = quota.check(config, id_record.value, invoke)
+        lookups = None if requests else _look_up(names, config, who, id_record.value, invoke)
+        own_id = id_record.output
+        every = tags(config, pulumi.get_stack()) if program_provider else {}
         transforms = [
             cluster_id.on_every_resource(TYPES, "tags", {**config.labels, **every, ID: own_id}),
             known_by_former_names(names, config.name, COMPONENT, "aws:s3/bucket:Bucket", FORMER),
         ]
-        if found:
-            transforms.append(broken_up.on_failure(names, config, found.others))
-            broken_up.announce(names, config, found.location.zone, found.others)
+        if lookups:
+            transforms.append(broken_up.on_failure(names, config, lookups.others))
+            broken_up.announce(names, config, lookups.location.zone, lookups.others)
         of_it = pulumi.ResourceOptions(
             providers=[provider], transforms=transforms, aliases=names.former(config.name)
         )
         self.cluster = name
         super().__init__(COMPONENT, name, {"name": config.name}, placed(opts, of_it))
         # Its own provider waits for the place; for one that is given all others do.
-        waits = after(opts, *([here] if given else []))
+        waits = after(opts, *([here] if program_provider else []))
         self.inner = pulumi.ResourceOptions.merge(waits, pulumi.ResourceOptions(parent=self))
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
-            self._make(config, found, own_id) if found else self._request(requests)
+            self._make(config, lookups, own_id) if lookups else self._request(requests)
         )
         self.register_outputs({"document": self.document.apply(encode)})
 
@@ -126,19 +126,19 @@ class Cluster(Named):
         return pulumi.Output.from_input(None)
 
     def _make(
-        self, config: ClusterConfig, found: Lookups, own_id: pulumi.Output[str]
+        self, config: ClusterConfig, lookups: Lookups, own_id: pulumi.Output[str]
     ) -> pulumi.Output[Document]:
         store = Bucket(config, self.inner).bucket if config.bucket else None
         stored = pulumi.ResourceOptions(depends_on=[store] if store else [])
         opts = pulumi.ResourceOptions.merge(self.inner, stored)
         inputs = HostInputs(
-            ami=found.ami,
-            network=Network(config, found.location, opts),
-            access=Access(config, found.account, own_id, store, opts),
+            ami=lookups.ami,
+            network=Network(config, lookups.location, opts),
+            access=Access(config, lookups.account, own_id, store, opts),
             tags={**config.labels, **tags(config, pulumi.get_stack()), ID: own_id},
-            not_twice=found.not_twice,
-            before_update=found.before_update,
-            is_other_family=found.is_other_family,
+            not_twice=lookups.not_twice,
+            before_update=lookups.before_update,
+            is_other_family=lookups.is_other_family,
         )
         hosts = [Host(config, number + 1, inputs, opts) for number in range(config.count)]
         self.gone = name_others(own_id, [host.machine.id for host in hosts], self)
@@ -222,31 +222,31 @@ def _plain_document(
     config: ClusterConfig,
     own_id: str,
     bucket_name: str | None,
-    each: Sequence[dict[str, Any]],
+    machines: Sequence[dict[str, Any]],
 ) -> Document:
-    """The cluster document; `each` has the plain values of one machine and its schedule."""
-    named = [(f"{config.name}-{number}", one) for number, one in enumerate(each, start=1)]
+    """The cluster document; `machines` has the plain values of each and of its schedule."""
+    named = [(f"{config.name}-{n}", machine) for n, machine in enumerate(machines, start=1)]
     return outputs.cluster_document(
         config,
-        [_host(name, one) for name, one in named],
+        [_host(name, machine) for name, machine in named],
         cluster_id=own_id,
         bucket=f"s3://{bucket_name}" if bucket_name else None,
         deadlines=[
-            schedule.document_entry(name, one["stop"], one["when"], config.deadline_hours)
-            for name, one in named
+            schedule.document_entry(name, machine["stop"], machine["when"], config.deadline_hours)
+            for name, machine in named
         ],
         price=price(config),
     )
 
 
-def _host(name: str, one: dict[str, Any]) -> DocumentHost:
+def _host(name: str, machine: dict[str, Any]) -> DocumentHost:
     return DocumentHost(
         name=name,
-        id=one["id"],
-        zone=one["zone"],
-        address=one["public"],
-        peer_address=one["private"],
+        id=machine["id"],
+        zone=machine["zone"],
+        address=machine["public"],
+        peer_address=machine["private"],
         stop=outputs.POWER_OFF,
-        host_key=one["key"],
-        host_key_source="injected" if one["key"] else "console",
+        host_key=machine["key"],
+        host_key_source="injected" if machine["key"] else "console",
     )

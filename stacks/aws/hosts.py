@@ -54,7 +54,7 @@ def _machine(
     """The machine. It accepts the operator's key, has a timer that powers it off at its deadline,
     and generates its host key unless one is injected. bootstrap installs everything else."""
     name, timers = f"{config.name}-{number}", (config.deadline_hours, config.idle_minutes)
-    own = host_key.HostKey(f"host-{number}", opts) if config.host_keys == "injected" else None
+    injected = host_key.HostKey(f"host-{number}", opts) if config.host_keys == "injected" else None
     # checkov:skip=CKV_AWS_126: detailed monitoring is billed, and nothing reads it
     instance = ec2.Instance(
         named(opts, f"host-{number}"),
@@ -65,7 +65,7 @@ def _machine(
         key_name=inputs.access.key,
         # checkov:skip=CKV2_AWS_41: without a bucket and data to read a host needs no permission
         iam_instance_profile=inputs.access.profile,
-        user_data=own.user_data(*timers) if own else user_data.cloud_config(*timers),
+        user_data=injected.user_data(*timers) if injected else user_data.cloud_config(*timers),
         placement_group=inputs.network.placement if config.placement else None,
         root_block_device=_disk(config, {**inputs.tags, "Name": name}),
         metadata_options=_metadata(),
@@ -79,7 +79,7 @@ def _machine(
     )
     instance.ami.apply(lambda ami: _log_newer_image(name, ami, inputs.ami))
     if config.placement:
-        instance.placement_group.apply(lambda found: _log_no_group(name, found))
+        instance.placement_group.apply(lambda group: _log_no_group(name, group))
     return instance
 
 
@@ -92,8 +92,8 @@ def _log_newer_image(name: str, current: str, newest: str) -> None:
         )
 
 
-def _log_no_group(name: str, found: str | None) -> None:
-    if not found:
+def _log_no_group(name: str, group: str | None) -> None:
+    if not group:
         pulumi.log.info(
             f"{name} stays outside of the placement group of new machines: to move it would "
             "replace it and its disk"

@@ -36,11 +36,11 @@ def instance_profile(
     )
     rights = []
     if bucket:
-        own = bucket.arn.apply(lambda arn: json.dumps(bucket_permissions(arn)))
-        rights.append(_rights("bucket", role, own, opts))
+        policy = bucket.arn.apply(lambda arn: json.dumps(bucket_permissions(arn)))
+        rights.append(_rights("bucket", role, policy, opts))
     if config.data_buckets:
-        prefixes = pulumi.Output.all(*[one for _, one in computed.data_buckets(config)])
-        data = prefixes.apply(lambda found: json.dumps(data_permissions(found)))
+        prefixes = pulumi.Output.all(*[prefix for _, prefix in computed.data_buckets(config)])
+        data = prefixes.apply(lambda known: json.dumps(data_permissions(known)))
         rights.append(_rights("data", role, data, opts))
     ready = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=rights))
     return iam.InstanceProfile(
@@ -60,13 +60,13 @@ def _rights(
 def data_permissions(prefixes: Sequence[BucketUri]) -> dict[str, object]:
     """List and read below each prefix, and nothing else: no names of objects beside it."""
     statements: list[dict[str, object]] = []
-    for one in prefixes:
-        bucket = f"arn:aws:s3:::{one.bucket}"
-        objects = [f"{bucket}/{one.folder}*"]
-        if one.prefix:
-            objects.insert(0, f"{bucket}/{one.prefix}")
-        below: dict[str, object] = {"StringLike": {"s3:prefix": [f"{one.prefix}/*"]}}
-        listing: dict[str, object] = {"Condition": below} if one.prefix else {}
+    for prefix in prefixes:
+        bucket = f"arn:aws:s3:::{prefix.bucket}"
+        objects = [f"{bucket}/{prefix.folder}*"]
+        if prefix.prefix:
+            objects.insert(0, f"{bucket}/{prefix.prefix}")
+        below: dict[str, object] = {"StringLike": {"s3:prefix": [f"{prefix.prefix}/*"]}}
+        listing: dict[str, object] = {"Condition": below} if prefix.prefix else {}
         statements += [
             {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [bucket], **listing},
             {"Effect": "Allow", "Action": ["s3:GetObject"], "Resource": objects},

@@ -38,14 +38,14 @@ def image_id(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> 
         ConfigError: the region has no such image for this account, it does not fit on the disk, or
             it is for other processors.
     """
-    found = config.image if is_pinned(config) else _newest(config, opts)
+    ami = config.image if is_pinned(config) else _newest(config, opts)
     try:
-        check(config, _describe(config, found, opts))
+        check(config, _describe(config, ami, opts))
     except ConfigError as error:
         if not is_complete(config, own_id, opts):
             raise
         pulumi.log.warn(f"for new machines: {error}")
-    return found
+    return ami
 
 
 def _newest(config: ClusterConfig, opts: pulumi.InvokeOptions) -> str:
@@ -61,18 +61,18 @@ def _newest(config: ClusterConfig, opts: pulumi.InvokeOptions) -> str:
 
 
 def _describe(
-    config: ClusterConfig, found: str, opts: pulumi.InvokeOptions
+    config: ClusterConfig, ami: str, opts: pulumi.InvokeOptions
 ) -> ec2.AwaitableGetAmiResult:
     try:
         return ec2.get_ami(
-            filters=[ec2.GetAmiFilterArgs(name="image-id", values=[found])],
+            filters=[ec2.GetAmiFilterArgs(name="image-id", values=[ami])],
             include_deprecated=True,
             opts=opts,
         )
     except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
-            f"image: {found} is not in {config.region}, or not for this account: {error}",
-            f"aws ec2 describe-images --region {config.region} --image-ids {found}",
+            f"image: {ami} is not in {config.region}, or not for this account: {error}",
+            f"aws ec2 describe-images --region {config.region} --image-ids {ami}",
             "  # or the default:",
             rm("image"),
         ) from None

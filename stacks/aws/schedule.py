@@ -64,7 +64,7 @@ def stop_role(
     rights = iam.RolePolicy(
         named(opts, "deadline"),
         role=role.id,
-        policy=own_id.apply(lambda own: json.dumps(rights_over(instances, own))),
+        policy=own_id.apply(lambda cluster: json.dumps(rights_over(instances, cluster))),
         opts=opts,
     )
     first = pulumi.Stash(
@@ -129,5 +129,5 @@ def _expression(hours: float) -> str:
 
 def document_entry(host: str, name: str, expression: str, hours: float) -> DocumentDeadline:
     """The deadline in the cluster document: its time, and the seconds that each start gets."""
-    at = expression.removeprefix("at(").removesuffix(")")
-    return DocumentDeadline(KIND, name, host, deadline.seconds(hours), f"{at}Z")
+    time = expression.removeprefix("at(").removesuffix(")")
+    return DocumentDeadline(KIND, name, host, deadline.seconds(hours), f"{time}Z")

@@ -30,8 +30,4 @@ TYPES = frozenset(
 
 def tags(config: ClusterConfig, stack: str) -> dict[str, str]:
     """The tags of a resource, for cost reports and for finding leftovers."""
-    return {
-        CLUSTER: config.name,
-        OWNER: config.owner,
-        STACK: stack,
-    }
+    return {CLUSTER: config.name, OWNER: config.owner, STACK: stack}

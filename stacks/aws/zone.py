@@ -13,7 +13,6 @@ from ..config.settings import ClusterConfig
 from ..next_command import rm, set_
 from ..rules.validators import ConfigError
 from .lookups.calls import lookup
-from .lookups.offers import zones_with_type
 
 
 @dataclass(frozen=True)
@@ -38,20 +37,34 @@ def choose_location(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Locati
     if not offering:
         raise _not_offered(config)
     ordinary = [zone for zone in offering if re.fullmatch(f"{config.region}[a-z]", zone)]
-    wanted = [zone for zone in config.zones if zone in offering] if config.zones else ordinary
-    if not wanted:
+    candidates = [zone for zone in config.zones if zone in offering] if config.zones else ordinary
+    if not candidates:
         named = f"none of {', '.join(config.zones)}" if config.zones else "no ordinary zone"
         raise ConfigError(
             f"zones: {named} has {config.machine_type}; "
             f"in {config.region} there are {', '.join(offering)}",
             set_("zones", (ordinary or offering)[0]),
         )
-    subnets: Mapping[str, str | None] = dict.fromkeys(wanted)
+    subnets: Mapping[str, str | None] = dict.fromkeys(candidates)
     if config.network:
-        subnets = _in_network(config, wanted, opts)
+        subnets = _in_network(config, candidates, opts)
     (zone, subnet), *_ = subnets.items()
     others = ordinary if config.zones else subnets
     return Location(zone, subnet, tuple(other for other in others if other != zone))
+
+
+def zones_with_type(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[str, ...]:
+    """The zones of the region with the machine type, by name; empty where none offers it."""
+    machine_type = ec2.GetInstanceTypeOfferingsFilterArgs(
+        name="instance-type", values=[config.machine_type]
+    )
+    offerings = lookup(
+        "ec2:DescribeInstanceTypeOfferings",
+        lambda: ec2.get_instance_type_offerings(
+            location_type="availability-zone", filters=[machine_type], opts=opts
+        ),
+    )
+    return tuple(sorted(offerings.locations))
 
 
 def _in_network(
@@ -76,8 +89,8 @@ def _subnets(values: dict[str, str], opts: pulumi.InvokeOptions) -> list[str]:
     filters = [
         ec2.GetSubnetsFilterArgs(name=name, values=[value]) for name, value in values.items()
     ]
-    found = lookup("ec2:DescribeSubnets", lambda: ec2.get_subnets(filters=filters, opts=opts))
-    return sorted(found.ids)
+    subnets = lookup("ec2:DescribeSubnets", lambda: ec2.get_subnets(filters=filters, opts=opts))
+    return sorted(subnets.ids)
 
 
 def _not_offered(config: ClusterConfig) -> ConfigError:

@@ -6,7 +6,6 @@ its quotas have room for these machines.
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -35,9 +34,8 @@ def check(config: ClusterConfig) -> None:
     Raises:
         RunError: it names the setting, and those that may be Outputs.
     """
-    fields = [one.name for one in dataclasses.fields(config) if one.name not in COMPUTED]
-    for name in fields:
-        if isinstance(getattr(config, name), pulumi.Output):
+    for name, value in vars(config).items():
+        if name not in COMPUTED and isinstance(value, pulumi.Output):
             raise pulumi.RunError(
                 f"{name}: an Output; the checks before the first resource need its value. Only "
                 f"{', '.join(COMPUTED)} may be Outputs"
@@ -50,19 +48,19 @@ def check(config: ClusterConfig) -> None:
 def networks(config: ClusterConfig) -> Iterator[tuple[str, str | pulumi.Output[str]]]:
     """The networks of ssh_cidrs, each with a name for its rule: itself, or its number if it is an
     Output."""
-    for number, one in enumerate(config.ssh_cidrs, start=1):
-        if isinstance(one, pulumi.Output):
-            yield str(number), one.apply(_network)
-        elif isinstance(one, str):
-            yield one, one
+    for number, network in enumerate(config.ssh_cidrs, start=1):
+        if isinstance(network, pulumi.Output):
+            yield str(number), network.apply(_network)
+        elif isinstance(network, str):
+            yield network, network
 
 
 def _network(text: str) -> str:
-    (found,) = _read("ssh_cidrs", validators.cidrs, text)
-    network = ipaddress.ip_network(found)
+    (cidr,) = _read("ssh_cidrs", validators.cidrs, text)
+    network = ipaddress.ip_network(cidr)
     if network.prefixlen < WIDEST[network.version]:
-        raise pulumi.RunError(f"ssh_cidrs: {found} is wider than /{WIDEST[network.version]}")
-    return found
+        raise pulumi.RunError(f"ssh_cidrs: {cidr} is wider than /{WIDEST[network.version]}")
+    return cidr
 
 
 def bucket_name(config: ClusterConfig) -> pulumi.Input[str] | None:
@@ -75,16 +73,16 @@ def bucket_name(config: ClusterConfig) -> pulumi.Input[str] | None:
 
 def data_buckets(config: ClusterConfig) -> Iterator[tuple[str, Data]]:
     """The data of data_buckets, each with a name: its address, or its number if it is an Output."""
-    for number, one in enumerate(config.data_buckets, start=1):
-        if isinstance(one, pulumi.Output):
-            yield str(number), one.apply(_prefix)
-        elif isinstance(one, BucketUri):
-            yield f"{one.bucket}/{one.prefix}", one
+    for number, prefix in enumerate(config.data_buckets, start=1):
+        if isinstance(prefix, pulumi.Output):
+            yield str(number), prefix.apply(_prefix)
+        elif isinstance(prefix, BucketUri):
+            yield f"{prefix.bucket}/{prefix.prefix}", prefix
 
 
 def _prefix(text: str) -> BucketUri:
-    (found,) = _read("data_buckets", data_prefixes, text)
-    return found
+    (prefix,) = _read("data_buckets", data_prefixes, text)
+    return prefix
 
 
 def _read(key: str, reader: Callable[[str, str], T], text: str) -> T:

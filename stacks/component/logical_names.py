@@ -27,9 +27,9 @@ class LogicalNames:
     cluster: str
     is_first: bool = True
 
-    def of(self, own: str) -> str:
+    def of(self, name: str) -> str:
         """The name of a resource, as in cluster-vpc."""
-        return f"{self.cluster}-{own}"
+        return f"{self.cluster}-{name}"
 
     def former(self, *names: str) -> list[pulumi.Alias | str]:
         """The names that a resource had in earlier versions, as its aliases."""
@@ -46,16 +46,16 @@ class Named(pulumi.ComponentResource):
 
     cluster: str = ""
 
-    def named(self, own: str) -> str:
+    def named(self, name: str) -> str:
         """The name of a child."""
-        return LogicalNames(self.cluster).of(own) if self.cluster else own
+        return LogicalNames(self.cluster).of(name) if self.cluster else name
 
 
-def named(opts: pulumi.ResourceOptions | None, own: str) -> str:
+def named(opts: pulumi.ResourceOptions | None, name: str) -> str:
     """The name of a resource with these options: with that of the cluster which its parent is, or
     is in."""
     parent = opts.parent if opts else None
-    return parent.named(own) if isinstance(parent, Named) else own
+    return parent.named(name) if isinstance(parent, Named) else name
 
 
 def names_of(cluster: str, config: ClusterConfig) -> LogicalNames:
@@ -96,13 +96,13 @@ def known_by_former_names(
     start = f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::{component}"
 
     def add(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
-        own = args.name.removeprefix(names.of(""))
-        aliases = names.former(own)
+        name = args.name.removeprefix(names.of(""))
+        aliases = names.former(name)
         if args.custom:
-            first = f"{cluster}-{own.removeprefix('host-')}"
-            if own in former:
-                first = former[own].format(cluster)
-            aliases += [f"{start}{part}${args.type_}::{first}" for part in ("", f"${bucket}")]
+            first = f"{cluster}-{name.removeprefix('host-')}"
+            if name in former:
+                first = former[name].format(cluster)
+            aliases += [f"{start}{parent}${args.type_}::{first}" for parent in ("", f"${bucket}")]
         opts = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(aliases=aliases))
         return pulumi.ResourceTransformResult(args.props, opts)
 

@@ -27,34 +27,34 @@ class Part(Named):
 
 
 def given_provider(
-    given: pulumi.ResourceOptions | None, package: str
+    opts: pulumi.ResourceOptions | None, package: str
 ) -> pulumi.ProviderResource | None:
     """The provider of a cloud that the program which uses a cluster gives to it, if any."""
-    given = given or pulumi.ResourceOptions()
-    several = given.providers or ()
+    opts = opts or pulumi.ResourceOptions()
+    several = opts.providers or ()
     listed = several.values() if isinstance(several, Mapping) else several
-    each = [given.provider, *([listed] if isinstance(listed, pulumi.ProviderResource) else listed)]
-    return next((one for one in each if one and one.package == package), None)
+    each = [opts.provider, *([listed] if isinstance(listed, pulumi.ProviderResource) else listed)]
+    return next((provider for provider in each if provider and provider.package == package), None)
 
 
 def placed(
-    given: pulumi.ResourceOptions | None, own: pulumi.ResourceOptions
+    opts: pulumi.ResourceOptions | None, inner: pulumi.ResourceOptions
 ) -> pulumi.ResourceOptions:
     """The options of a cluster: `parent`, `depends_on`, `protect` and `aliases` of the program that
     uses it, and its own."""
-    given = given or pulumi.ResourceOptions()
+    opts = opts or pulumi.ResourceOptions()
     kept = pulumi.ResourceOptions(
-        parent=given.parent,
-        depends_on=given.depends_on,
-        protect=given.protect,
-        aliases=given.aliases,
+        parent=opts.parent,
+        depends_on=opts.depends_on,
+        protect=opts.protect,
+        aliases=opts.aliases,
     )
-    return pulumi.ResourceOptions.merge(kept, own)
+    return pulumi.ResourceOptions.merge(kept, inner)
 
 
-def after(given: pulumi.ResourceOptions | None, *others: pulumi.Resource) -> pulumi.ResourceOptions:
+def after(opts: pulumi.ResourceOptions | None, *others: pulumi.Resource) -> pulumi.ResourceOptions:
     """What the resources of a cluster wait for: what the program says, and others."""
-    before = pulumi.ResourceOptions(depends_on=given.depends_on if given else None)
+    before = pulumi.ResourceOptions(depends_on=opts.depends_on if opts else None)
     return pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=[*others]))
 
 

@@ -19,13 +19,13 @@ def data_prefixes(key: str, text: str) -> tuple[BucketUri, ...]:
     Raises:
         ConfigError: one is not the address of a bucket, or is there twice.
     """
-    found = tuple(_prefix(key, part.strip()) for part in text.split(","))
-    for one in found:
-        if found.count(one) > 1:
-            raise ConfigError(f"{key}: {one} is there twice")
-    if len(found) > MOST:
-        raise ConfigError(f"{key}: {len(found)} prefixes; at most {MOST}")
-    return found
+    prefixes = tuple(_prefix(key, address.strip()) for address in text.split(","))
+    for prefix in prefixes:
+        if prefixes.count(prefix) > 1:
+            raise ConfigError(f"{key}: {prefix} is there twice")
+    if len(prefixes) > MOST:
+        raise ConfigError(f"{key}: {len(prefixes)} prefixes; at most {MOST}")
+    return prefixes
 
 
 def _prefix(key: str, text: str) -> BucketUri:

@@ -44,7 +44,7 @@ def refusal(image: str, gpu: str | None) -> str | None:
 
 def _system(name: str) -> str | None:
     """The system of a publisher's image: debian-12, ubuntu-22.04; None where it is unknown."""
-    if not (found := _DEEP_LEARNING.match(name) or _APT.match(name)):
+    if not (match := _DEEP_LEARNING.match(name) or _APT.match(name)):
         return None
-    system, release, month = found.groups()
+    system, release, month = match.groups()
     return f"{system}-{release}" + (f".{month}" if month and system == "ubuntu" else "")

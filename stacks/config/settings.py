@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,28 +110,30 @@ def read(
     keys = {key.name: key for key in KEYS if cloud in key.clouds}
     foreign = {name: text for name, text in values.items() if text and name not in keys}
     errors = [_unknown(name, cloud) for name, text in foreign.items() if not _default(name, text)]
-    found: dict[str, object] = {}
+    valid: dict[str, object] = {}
     for key in keys.values():
         try:
-            found[key.name] = _value(key, values.get(key.name), cloud, stack)
+            valid[key.name] = _value(key, values.get(key.name), cloud, stack)
         except ConfigError as error:
             errors.append(error)
-    errors += _other_namespaces(others or {}, cloud, found)
-    errors += contradictions(CLOUDS[cloud].rules, Valid(found, keys.keys() - found.keys()))
+    errors += _other_namespaces(others or {}, cloud, valid)
+    errors += contradictions(CLOUDS[cloud].rules, Valid(valid, keys.keys() - valid.keys()))
     if errors:
-        raise ConfigError(problems=[one for error in errors for one in mended(error, cloud)])
-    return _config(found)
+        raise ConfigError(problems=[*chain(*(mended(error, cloud) for error in errors))])
+    return _config(valid)
 
 
 def mended(error: ConfigError, cloud: str = "aws") -> list[ConfigError]:
     """The problems of an error, each with a command: that of the key with which it begins, where it
     has none."""
     keys = {key.name: key for key in KEYS}
-    found = []
-    for one in error.problems:
-        key = keys.get(one.text.partition(":")[0])
-        found.append(ConfigError(one.text, *key.command(cloud)) if key and not one.next else one)
-    return found
+    problems = []
+    for problem in error.problems:
+        key = keys.get(problem.text.partition(":")[0])
+        if key and not problem.next:
+            problem = ConfigError(problem.text, *key.command(cloud))
+        problems.append(problem)
+    return problems
 
 
 def of_project(config: Mapping[str, str], project: str) -> dict[str, str]:
@@ -140,14 +143,14 @@ def of_project(config: Mapping[str, str], project: str) -> dict[str, str]:
 
 
 def _other_namespaces(
-    others: Mapping[str, str], cloud: str, found: Mapping[str, object]
+    others: Mapping[str, str], cloud: str, values: Mapping[str, object]
 ) -> list[ConfigError]:
     """Settings of Pulumi's own packages, as in aws:profile, which have no effect here; those that
     are what this stack has anyway are not a mistake."""
     errors = []
     for name, value in others.items():
         package, _, key = name.partition(":")
-        same = key in ("region", "project") and found.get(key) == value
+        same = key in ("region", "project") and values.get(key) == value
         if package in CLOUDS and not (package == cloud and same):
             errors.append(_without_effect(package, key, value, cloud))
     return errors
@@ -200,6 +203,6 @@ def _config(values: dict[str, object]) -> ClusterConfig:
         values["public_key"] = public.read_text().strip()
         values["key_file"] = str(private) if private.exists() else None
     values.pop("allow_wide_cidr", None)
-    given = {name: value for name, value in values.items() if value is not None}
-    complete = {**CLOUDS[str(values["cloud"])].defaults(values), **given}
+    set_values = {name: value for name, value in values.items() if value is not None}
+    complete = {**CLOUDS[str(values["cloud"])].defaults(values), **set_values}
     return ClusterConfig(**complete)  # type: ignore[arg-type]  # the keys' readers check the types

@@ -76,16 +76,16 @@ class Cluster(Named):
         """
         computed.check(config)
         names = names_of(name, config)
-        own = cluster_id.make_id(names)
-        here = place.keep_place(names, config, own, existing)
-        given = given_provider(opts, "gcp")
-        provider = given or _provider(names, config, here)
+        id_record = cluster_id.make_id(names)
+        here = place.keep_place(names, config, id_record, existing)
+        program_provider = given_provider(opts, "gcp")
+        provider = program_provider or _provider(names, config, here)
         invoke = pulumi.InvokeOptions(provider=provider)
-        found = _look_up(names, config, own.value, invoke)
-        requests = quota.check(config, own.value, found.location, found.google, invoke)
+        lookups = _look_up(names, config, id_record.value, invoke)
+        requests = quota.check(config, id_record.value, lookups.location, lookups.google, invoke)
         if requests:
-            quota.request(requests, config, own.value, found.google)
-        own_id = own.output
+            quota.request(requests, config, id_record.value, lookups.google)
+        own_id = id_record.output
         transforms = [
             cluster_id.on_every_resource(TYPES, "labels", {**config.labels, ID: own_id}),
             on_every_resource_without_labels(config, own_id),
@@ -95,38 +95,38 @@ class Cluster(Named):
         ]
         if not requests:
             types = same_gpus(config.machine_type)
-            others = broken_up.Alternatives(found.location.others, types)
+            others = broken_up.Alternatives(lookups.location.others, types)
             transforms.append(broken_up.on_failure(names, config, others))
-            broken_up.announce(names, config, found.location.zone, others)
+            broken_up.announce(names, config, lookups.location.zone, others)
         of_it = pulumi.ResourceOptions(
             providers=[provider], transforms=transforms, aliases=names.former(config.name)
         )
         self.cluster = name
         super().__init__(COMPONENT, name, {"name": config.name}, placed(opts, of_it))
         # Its own provider waits for the place; for one that is given all others do.
-        waits = after(opts, *([here] if given else []))
+        waits = after(opts, *([here] if program_provider else []))
         self.inner = pulumi.ResourceOptions.merge(waits, pulumi.ResourceOptions(parent=self))
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
-            pulumi.Output.from_input(None) if requests else self._make(config, own_id, found)
+            pulumi.Output.from_input(None) if requests else self._make(config, own_id, lookups)
         )
         self.register_outputs({"document": self.document.apply(encode)})
 
     def _make(
-        self, config: ClusterConfig, own_id: pulumi.Output[str], found: Lookups
+        self, config: ClusterConfig, own_id: pulumi.Output[str], lookups: Lookups
     ) -> pulumi.Output[Document]:
-        location, opts = found.location, self.inner
-        net = Network(config, location, found.network, opts)
+        location, opts = lookups.location, self.inner
+        net = Network(config, location, lookups.network, opts)
         store = Bucket(config, location, opts).bucket if config.bucket else None
         access = Access(config, location, store, own_id, opts)
         inputs = HostInputs(
-            location, found.image, net.subnet, access.account, own_id, found.not_twice
+            location, lookups.image, net.subnet, access.account, own_id, lookups.not_twice
         )
         connected = pulumi.ResourceOptions(depends_on=net.ready)
         ready = pulumi.ResourceOptions.merge(opts, connected)
         hosts = [Host(config, number + 1, inputs, ready) for number in range(config.count)]
         ids = [host.machine.id for host in hosts]
-        self.gone = existing.name_others(own_id, ids, found.google)
+        self.gone = existing.name_others(own_id, ids, lookups.google)
         return _document(config, own_id, hosts, store.name if store else None)
 
 
@@ -158,8 +158,9 @@ def _look_up(
     pulumi.log.info(f"project {location.project}, zone {location.zone}")
     image.check(chosen, config, google, invoke)
     oslogin.check(config, google, invoke)
-    own = network.existing(config.network, location, invoke) if config.network else None
-    return Lookups(location, chosen, own, google, existing.not_twice(names, own_id, google))
+    found_network = network.existing(config.network, location, invoke) if config.network else None
+    once = existing.not_twice(names, own_id, google)
+    return Lookups(location, chosen, found_network, google, once)
 
 
 def _document(
@@ -171,9 +172,13 @@ def _document(
     machines = [host.machine for host in hosts]
     each = [
         pulumi.Output.all(
-            name=one.name, id=one.id, zone=one.zone, on=one.network_interfaces, when=one.scheduling
+            name=machine.name,
+            id=machine.id,
+            zone=machine.zone,
+            on=machine.network_interfaces,
+            when=machine.scheduling,
         )
-        for one in machines
+        for machine in machines
     ]
     return pulumi.Output.all(own_id, pulumi.Output.from_input(bucket), *each).apply(
         lambda values: _plain_document(config, values[0], values[1], values[2:])
@@ -181,25 +186,25 @@ def _document(
 
 
 def _plain_document(
-    config: ClusterConfig, own_id: str, bucket_name: str | None, each: Sequence[Any]
+    config: ClusterConfig, own_id: str, bucket_name: str | None, plain_machines: Sequence[Any]
 ) -> Document:
-    """The cluster document; `each` has the plain values of one machine."""
+    """The cluster document; `plain_machines` has the values of each."""
     return outputs.cluster_document(
         config,
-        [_host(one) for one in each],
+        [_host(machine) for machine in plain_machines],
         cluster_id=own_id,
         bucket=f"gs://{bucket_name}" if bucket_name else None,
-        deadlines=[_deadline(one) for one in each],
+        deadlines=[_deadline(machine) for machine in plain_machines],
         price=price(config),
     )
 
 
-def _host(one: dict[str, Any]) -> DocumentHost:
-    interface = one["on"][0]
+def _host(machine: dict[str, Any]) -> DocumentHost:
+    interface = machine["on"][0]
     return DocumentHost(
-        name=one["name"],
-        id=one["id"],
-        zone=one["zone"],
+        name=machine["name"],
+        id=machine["id"],
+        zone=machine["zone"],
         address=interface["access_configs"][0]["nat_ip"],
         peer_address=interface["network_ip"],
         stop=outputs.POWER_OFF,
@@ -207,8 +212,8 @@ def _host(one: dict[str, Any]) -> DocumentHost:
     )
 
 
-def _deadline(one: dict[str, Any]) -> DocumentDeadline:
+def _deadline(machine: dict[str, Any]) -> DocumentDeadline:
     """The deadline of the machine itself: a later config does not change it."""
-    seconds = one["when"]["max_run_duration"]["seconds"]
-    name = one["name"]
+    seconds = machine["when"]["max_run_duration"]["seconds"]
+    name = machine["name"]
     return DocumentDeadline("max-run-duration", name, name, int(seconds))

@@ -65,7 +65,7 @@ def _account(
     return serviceaccount.Account(
         named(opts, "hosts"),
         project=location.project,
-        account_id=own_id.apply(lambda own: account_id(config.name, own)),
+        account_id=own_id.apply(lambda cluster: account_id(config.name, cluster)),
         create_ignore_already_exists=True,
         display_name=f"Hosts of {config.name}",
         opts=keeping(opts, "accountId", "description", "displayName"),
@@ -102,7 +102,7 @@ def _data(
     the rights of others."""
     storage.BucketIAMMember(
         named(opts, f"data-{name}"),
-        bucket=computed.mapped(prefix, lambda one: one.bucket),
+        bucket=computed.mapped(prefix, lambda known: known.bucket),
         role=READS,
         member=member,
         condition=storage.BucketIAMMemberConditionArgs(

@@ -62,9 +62,9 @@ def check(
     Raises:
         ConfigError: it does not exist, does not fit on the disk, or no launcher works on it.
     """
-    found = _PATH.fullmatch(chosen.path)
-    assert found
-    project, family, name = found.groups()
+    match = _PATH.fullmatch(chosen.path)
+    assert match
+    project, family, name = match.groups()
     try:
         if family:
             newest = compute.get_image(project=project, family=name, opts=opts)
@@ -93,11 +93,11 @@ def _others(project: str, family: str, google: Google | None) -> tuple[Part, ...
         pages = [*google.every("compute", path, **query)] if google else []
     except LookupFailed:
         pages = []
-    images = [one for page in pages for one in page.get("items", ())]
-    named = [one.get("family", "") for one in images if "deprecated" not in one]
+    images = [listed for page in pages for listed in page.get("items", ())]
+    named = [listed.get("family", "") for listed in images if "deprecated" not in listed]
     if not (others := alike(family, named)):
         return ask, "  # then:", set_("image", f"projects/{project}/global/images/family/...")
-    paths = [f"projects/{project}/global/images/family/{one}" for one in others[:SHOWN]]
+    paths = [f"projects/{project}/global/images/family/{other}" for other in others[:SHOWN]]
     also = [f"  # or {', '.join(others[1:SHOWN])}"] if others[1:] else []
     return set_("image", paths[0]), *also
 
@@ -109,5 +109,5 @@ def alike(family: str, families: Iterable[str]) -> list[str]:
     pattern = r"common-cu(12\d)-ubuntu-(\d{4})-nvidia-(\d+)"
     if "-cu" not in family:
         pattern = rf"{re.escape(kind)}-(\d{{4}})-lts(?:-amd64)?"
-    known = {one: found for one in families if (found := re.fullmatch(pattern, one))}
-    return sorted(known, key=lambda one: [*map(int, known[one].groups())], reverse=True)
+    known = {name: match for name in families if (match := re.fullmatch(pattern, name))}
+    return sorted(known, key=lambda name: [*map(int, known[name].groups())], reverse=True)

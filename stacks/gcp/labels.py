@@ -36,7 +36,7 @@ def on_every_resource_without_labels(
 ) -> pulumi.ResourceTransform:
     """A transform for a component: adds the description. Another one replaces a network, so each
     resource that cannot change it in place ignores the change."""
-    text = own_id.apply(lambda own: description(config, own))
+    text = own_id.apply(lambda cluster: description(config, cluster))
 
     def add(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if args.type_ not in DESCRIBED:

@@ -94,7 +94,7 @@ def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Exist
         ConfigError: there is no such network, or it does not have one subnet in the region.
     """
     try:
-        found = compute.get_network(name=name, project=location.project, opts=opts)
+        network = compute.get_network(name=name, project=location.project, opts=opts)
     except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
             f"network: {name} in {location.project} cannot be read: {error}",
@@ -102,7 +102,7 @@ def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Exist
             "  # the stack makes one",
         ) from None
     links = [
-        link for link in found.subnetworks_self_links if f"/regions/{location.region}/" in link
+        link for link in network.subnetworks_self_links if f"/regions/{location.region}/" in link
     ]
     if len(links) != 1:
         names = ", ".join(link.rpartition("/")[2] for link in links) or "none"
@@ -111,4 +111,4 @@ def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> Exist
             rm("network"),
             "  # the stack makes one",
         )
-    return ExistingNetwork(found.self_link, links[0])
+    return ExistingNetwork(network.self_link, links[0])

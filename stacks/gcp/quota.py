@@ -66,9 +66,9 @@ def _state(
     need: QuotaNeed, config: ClusterConfig, used: Usage | None, opts: pulumi.InvokeOptions
 ) -> QuotaState:
     """Cloud Quotas has the value, for every GPU type; Compute has the use of most."""
-    found = usage.state(need, config.count, used)
+    measured = usage.state(need, config.count, used)
     limit = _read(need, config, opts)
-    return QuotaState(found.limit if limit is None else limit, found.used)
+    return QuotaState(measured.limit if limit is None else limit, measured.used)
 
 
 def amount_in(rows: Sequence[Row], place: str) -> float | None:
@@ -77,9 +77,11 @@ def amount_in(rows: Sequence[Row], place: str) -> float | None:
     T4 has a row for every region, others one row for all their locations. A row without a
     value is unknown, not zero: an organisation's policies can hide it.
     """
-    own = [row for row in rows if (row.dimensions or {}).get("region") == place]
-    shared = [row for row in rows if not row.dimensions and place in _locations(row)]
-    for row in own or shared:
+    regional = [row for row in rows if (row.dimensions or {}).get("region") == place]
+    shared = [
+        row for row in rows if not row.dimensions and place in (row.applicable_locations or ())
+    ]
+    for row in regional or shared:
         for detail in row.details or ():
             if detail.value:
                 return math.inf if detail.value == "-1" else float(detail.value)
@@ -99,7 +101,7 @@ def request(
     if google is None:
         raise ConfigError("quotas: Google gave no token", LOG_IN)
     try:
-        _refuse_machines(existing.own(google, own_id), config)
+        _refuse_machines(existing.machine_names(google, own_id), config)
         listed = [*preferences.every(google)]
         for need in needs:
             _request(need, preferences.current(need, listed), config, google)
@@ -115,14 +117,14 @@ def request(
 def _request(
     need: QuotaNeed, there: Preference | None, config: ClusterConfig, google: Google
 ) -> None:
-    what = f"quota {need.name} ({need.code}, {need.place})"
+    quota = f"quota {need.name} ({need.code}, {need.place})"
     if there and there.preferred is not None and there.preferred >= need.amount:
-        pulumi.log.info(f"{what}: {there}; this stack needs {need.amount}")
+        pulumi.log.info(f"{quota}: {there}; this stack needs {need.amount}")
         return
     if not pulumi.runtime.is_dry_run():
         why = f"GPU training on {config.count} machines, cluster {config.name}"
         preferences.send(need, there, why, str(config.contact_email), google)
-    pulumi.log.info(f"{what}: {there or 'requested none'}; now {need.amount} are requested")
+    pulumi.log.info(f"{quota}: {there or 'requested none'}; now {need.amount} are requested")
 
 
 def _refuse_machines(machines: Sequence[str], config: ClusterConfig) -> None:
@@ -151,10 +153,6 @@ def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:
             "get the role roles/cloudquotas.admin",
         )
     return small
-
-
-def _locations(row: Row) -> Sequence[str]:
-    return row.applicable_locations or ()
 
 
 def _read(need: QuotaNeed, config: ClusterConfig, opts: pulumi.InvokeOptions) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -13,8 +13,7 @@ from ..machine_types import gcp as machine_types
 from ..next_command import Part, rm, set_
 from ..rules.validators import ConfigError
 from .lookups import existing as existing_machines
-from .lookups import offers
-from .lookups.rest import Google
+from .lookups.rest import Google, LookupFailed
 
 
 @dataclass(frozen=True)
@@ -37,13 +36,37 @@ def choose_location(
         ConfigError: no zone of the region is known to have the machines.
     """
     assert config.project and config.region
-    offering = offers.zones(config, google)
+    offering = zones_with_machines(config, google)
     existing = _zones(config.project, config.region, opts)
     zone = first_zone(config, existing, offering)
     if not config.zones:  # a change in Compute's lists must not move machines
         zone = existing_machines.zone(config, own_id, google) or zone
-    others = tuple(one for one in _offering_here(config, offering, existing) if one != zone)
+    others = tuple(z for z in _offering_here(config, offering, existing) if z != zone)
     return Location(config.project, config.region, zone, others)
+
+
+def zones_with_machines(config: ClusterConfig, google: Google | None) -> tuple[str, ...] | None:
+    """All zones with the machine type, and for n1 with its GPUs; None: Compute lists none."""
+    if google is None:
+        return None
+    kinds = [("machineTypes", config.machine_type)]
+    if config.machine_type in machine_types.N1:
+        kinds.append(("acceleratorTypes", str(config.gpu_type)))
+    try:
+        by_kind = [set(_offering(google, *kind, config.gpu_count or 1)) for kind in kinds]
+    except LookupFailed as why:
+        pulumi.log.warn(f"Compute does not list its machines, our table decides: {why}")
+        return None
+    return tuple(sorted(set.intersection(*by_kind)))
+
+
+def _offering(google: Google, kind: str, name: str, cards: int) -> Iterator[str]:
+    for zone, listed in google.pages(f"aggregated/{kind}", f"name={name}"):
+        for offer in listed.get(kind, ()):
+            state = offer.get("deprecated", {}).get("state", "ACTIVE")
+            enough = offer.get("maximumCardsPerInstance", cards) >= cards
+            if offer.get("name") == name and state == "ACTIVE" and enough:
+                yield zone.removeprefix("zones/")
 
 
 def first_zone(
@@ -57,18 +80,18 @@ def first_zone(
     """
     assert config.region
     here = _offering_here(config, offering, existing)
-    wanted = config.zones or here
-    if not wanted:
+    candidates = config.zones or here
+    if not candidates:
         raise ConfigError(
             f"zones: not set, and our table has no zones of {config.region} with {_what(config)}",
             _list_command(config),
         )
-    for zone in wanted:
+    for zone in candidates:
         if (existing is None or zone in existing) and (offering is None or zone in here):
             return zone
     has = here if offering is not None else existing or ()
     raise ConfigError(
-        f"zones: {' and '.join(wanted)} {'has' if len(wanted) == 1 else 'have'} no "
+        f"zones: {' and '.join(candidates)} {'has' if len(candidates) == 1 else 'have'} no "
         f"{_what(config)}; in {config.region} there are {', '.join(has)}",
         rm("zones"),
     )

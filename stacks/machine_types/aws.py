@@ -58,10 +58,10 @@ def machine_type(name: str, _gpu_type: str | None, _gpu_count: int | None) -> Ma
 def same_gpus(name: str) -> list[str]:
     """The other types with the same number of the same GPU, or without GPUs and with as many
     vCPUs, that AWS offers to every account."""
-    own = TYPES[name]
-    others = [m for m in TYPES.values() if m is not own and not m.retired]
-    same = [m for m in others if (m.gpu, m.gpus) == (own.gpu, own.gpus)]
-    return [m.name for m in same if own.gpu or m.vcpus == own.vcpus]
+    machine = TYPES[name]
+    others = [m for m in TYPES.values() if m is not machine and not m.retired]
+    same = [m for m in others if (m.gpu, m.gpus) == (machine.gpu, machine.gpus)]
+    return [m.name for m in same if machine.gpu or m.vcpus == machine.vcpus]
 
 
 def quota_of(name: str, *, spot: bool) -> VcpuQuota:

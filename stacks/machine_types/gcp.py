@@ -85,10 +85,10 @@ def only_migrates(name: str, *, spot: bool) -> bool:
 
 def same_gpus(name: str) -> list[str]:
     """The other types with the same number of the same built-in GPU."""
-    own = WITH_GPUS.get(name)
-    if own is None:
+    if name not in WITH_GPUS:
         return []
-    return [one for one, found in WITH_GPUS.items() if found[1:3] == own[1:3] and one != name]
+    gpus = {other: (gpu, count) for other, (_, gpu, count, *_) in WITH_GPUS.items()}
+    return [other for other in gpus if gpus[other] == gpus[name] and other != name]
 
 
 def zones_with(gpu: str | None, region: str) -> tuple[str, ...]:

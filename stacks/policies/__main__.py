@@ -16,10 +16,10 @@ from rules import RULES, Resource, Rule
 
 def _validate(rule: Rule) -> Callable[[StackValidationArgs, ReportViolation], None]:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        resources = [Resource(one.resource_type, one.name, one.props) for one in args.resources]
-        urns = {id(own): one.urn for own, one in zip(resources, args.resources, strict=True)}
-        for own, why in rule(resources):
-            report(f"{own.name}: {why}", urns[id(own)])
+        resources = [Resource(r.resource_type, r.name, r.props) for r in args.resources]
+        urns = {id(ours): r.urn for ours, r in zip(resources, args.resources, strict=True)}
+        for broken, why in rule(resources):
+            report(f"{broken.name}: {why}", urns[id(broken)])
 
     return validate
 

@@ -43,69 +43,69 @@ Rule = Callable[[Sequence[Resource]], Broken]
 
 
 def _each(resources: Sequence[Resource], *kinds: str) -> Iterator[Resource]:
-    return (one for one in resources if one.kind in kinds)
+    return (resource for resource in resources if resource.kind in kinds)
 
 
 def deadline(resources: Sequence[Resource]) -> Broken:
     """The cloud ends each machine by itself."""
     ends = [
-        one for one in _each(resources, SCHEDULE) if ENDS.fullmatch(str(one.of("target", "arn")))
+        end for end in _each(resources, SCHEDULE) if ENDS.fullmatch(str(end.of("target", "arn")))
     ]
-    for number, one in enumerate(_each(resources, INSTANCE)):
+    for number, machine in enumerate(_each(resources, INSTANCE)):
         if number >= len(ends):
-            yield one, "no schedule of EventBridge stops or terminates it"
-    for one in _each(resources, VM):
-        if not one.of("scheduling", "maxRunDuration"):
-            yield one, "scheduling.maxRunDuration is not set"
+            yield machine, "no schedule of EventBridge stops or terminates it"
+    for machine in _each(resources, VM):
+        if not machine.of("scheduling", "maxRunDuration"):
+            yield machine, "scheduling.maxRunDuration is not set"
 
 
 def metadata_by_token(resources: Sequence[Resource]) -> Broken:
     """Only IMDSv2 reads the metadata of an EC2 machine, and with it the rights of its role."""
-    for one in _each(resources, INSTANCE):
-        if one.of("metadataOptions", "httpTokens") != "required":
-            yield one, "metadataOptions.httpTokens is not required"
+    for machine in _each(resources, INSTANCE):
+        if machine.of("metadataOptions", "httpTokens") != "required":
+            yield machine, "metadataOptions.httpTokens is not required"
 
 
 def narrow(resources: Sequence[Resource]) -> Broken:
     """No network wider than /16 (IPv6: /48) connects."""
-    for one in _each(resources, INGRESS, FIREWALL):
-        if one.of("direction") == "EGRESS":
+    for rule in _each(resources, INGRESS, FIREWALL):
+        if rule.of("direction") == "EGRESS":
             continue
-        ranges = [one.of("cidrIpv4"), one.of("cidrIpv6"), *(one.of("sourceRanges") or ())]
+        ranges = [rule.of("cidrIpv4"), rule.of("cidrIpv6"), *(rule.of("sourceRanges") or ())]
         for text in filter(None, ranges):
             network = ipaddress.ip_network(text, strict=False)
             if network.prefixlen < WIDEST[network.version]:
-                yield one, f"{text} is wider than /{WIDEST[network.version]}"
+                yield rule, f"{text} is wider than /{WIDEST[network.version]}"
 
 
 def encrypted(resources: Sequence[Resource]) -> Broken:
     """The disks of EC2 machines are encrypted; those of Google Cloud always are."""
-    for one in _each(resources, INSTANCE):
-        if one.of("rootBlockDevice", "encrypted") is not True:
-            yield one, "rootBlockDevice.encrypted is not true"
+    for machine in _each(resources, INSTANCE):
+        if machine.of("rootBlockDevice", "encrypted") is not True:
+            yield machine, "rootBlockDevice.encrypted is not true"
 
 
 def labelled(resources: Sequence[Resource]) -> Broken:
     """What is billed has the stack's id, by which `fab leaks` finds it."""
     keys = {INSTANCE: ("tags", "railhead:id"), BUCKET: ("tags", "railhead:id")}
     keys |= {VM: ("labels", "railhead-id"), GCS: ("labels", "railhead-id")}
-    for one in _each(resources, *keys):
-        if not one.of(*keys[one.kind]):
-            yield one, f"{'.'.join(keys[one.kind])} is not set"
+    for resource in _each(resources, *keys):
+        if not resource.of(*keys[resource.kind]):
+            yield resource, f"{'.'.join(keys[resource.kind])} is not set"
 
 
 def private_buckets(resources: Sequence[Resource]) -> Broken:
     """Nobody outside of the account reads a bucket."""
-    whole = [one for one in _each(resources, BLOCK) if all(one.of(key) is True for key in BLOCKS)]
-    for number, one in enumerate(_each(resources, BUCKET)):
-        if number >= len(whole):
-            yield one, f"no BucketPublicAccessBlock with {', '.join(BLOCKS)}"
-    for one in _each(resources, GCS):
-        if one.of("publicAccessPrevention") != "enforced":
-            yield one, "publicAccessPrevention is not enforced"
-    for one in _each(resources, MEMBER):
-        if one.of("member") in ("allUsers", "allAuthenticatedUsers"):
-            yield one, f"{one.of('member')} may read it"
+    blocks = [b for b in _each(resources, BLOCK) if all(b.of(key) is True for key in BLOCKS)]
+    for number, bucket in enumerate(_each(resources, BUCKET)):
+        if number >= len(blocks):
+            yield bucket, f"no BucketPublicAccessBlock with {', '.join(BLOCKS)}"
+    for bucket in _each(resources, GCS):
+        if bucket.of("publicAccessPrevention") != "enforced":
+            yield bucket, "publicAccessPrevention is not enforced"
+    for member in _each(resources, MEMBER):
+        if member.of("member") in ("allUsers", "allAuthenticatedUsers"):
+            yield member, f"{member.of('member')} may read it"
 
 
 RULES: Mapping[str, Rule] = {

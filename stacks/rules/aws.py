@@ -66,10 +66,10 @@ def _too_many(values: Values) -> Iterator[ConfigError]:
 
 
 def _key_type(values: Values) -> Iterator[ConfigError]:
-    found = rules.key_type(values)
-    if found not in KEY_TYPES:
+    kind = rules.key_type(values)
+    if kind not in KEY_TYPES:
         yield ConfigError(
-            f"public_key_file: EC2 accepts {' and '.join(KEY_TYPES)}, and this is {found}",
+            f"public_key_file: EC2 accepts {' and '.join(KEY_TYPES)}, and this is {kind}",
             "ssh-keygen -t ed25519 &&",
             set_("public_key_file", "~/.ssh/id_ed25519.pub"),
         )

@@ -39,12 +39,12 @@ def _gpu_type(values: Values) -> Iterator[ConfigError]:
     gpu, machine = values["gpu_type"], values["machine_type"]
     if not gpu or machine not in N1:
         return
-    own = [name for name, (_, other, *_) in WITH_GPUS.items() if other == gpu]
-    if not own:
+    machines = [name for name, (_, other, *_) in WITH_GPUS.items() if other == gpu]
+    if not machines:
         yield from not_one_of("gpu_type", gpu, GPU_LIMITS)
         return
-    why = f"{gpu} is not attached to n1 machines; it is part of {', '.join(own)}"
-    yield ConfigError(f"gpu_type: {why}", set_("machine_type", own[0]), "&&", rm("gpu_type"))
+    why = f"{gpu} is not attached to n1 machines; it is part of {', '.join(machines)}"
+    yield ConfigError(f"gpu_type: {why}", set_("machine_type", machines[0]), "&&", rm("gpu_type"))
 
 
 def _region(values: Values) -> Iterator[ConfigError]:
@@ -132,8 +132,8 @@ RULES = (
 def defaults(values: Values) -> dict[str, object]:
     """`image`, `idle_minutes`, and the GPUs of n1 machines."""
     gpus = {"gpu_type": "nvidia-tesla-t4", "gpu_count": 1}
-    found = {"image": default_image(values), "idle_minutes": IDLE_MINUTES}
-    return {**found, **(gpus if values["machine_type"] in N1 else {})}
+    common = {"image": default_image(values), "idle_minutes": IDLE_MINUTES}
+    return {**common, **(gpus if values["machine_type"] in N1 else {})}
 
 
 def default_image(values: Values) -> str:

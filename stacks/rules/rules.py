@@ -53,13 +53,13 @@ class Unread(Exception):
 
 def contradictions(rules: Iterable[Rule], values: Valid) -> list[ConfigError]:
     """What the rules say of the values; without those that need a wrong value."""
-    found = []
+    errors = []
     for each in rules:
         try:
-            found += [*each(values)]
+            errors += [*each(values)]
         except Unread:
             continue
-    return found
+    return errors
 
 
 def wide_networks(values: Values) -> Iterator[ConfigError]:
@@ -105,7 +105,7 @@ def zones_outside_region(values: Values) -> Iterator[ConfigError]:
     are = "is" if len(elsewhere) == 1 else "are"
     yield ConfigError(
         f"zones: {', '.join(elsewhere)} {are} not in the region {region}; all zones must be in it",
-        *[part for command in commands for part in ("&&", command)][1:],
+        *[piece for command in commands for piece in ("&&", command)][1:],
         "  # or:",
         rm("zones"),
     )
@@ -113,8 +113,8 @@ def zones_outside_region(values: Values) -> Iterator[ConfigError]:
 
 def _region_of(zone: str) -> str:
     """The region whose name a zone begins with: us-east-1 of us-east-1b, us-west-2-lax-1a."""
-    found = re.match(r"[a-z]+-[a-z]+-?\d+", zone)
-    return found[0] if found else zone
+    match = re.match(r"[a-z]+-[a-z]+-?\d+", zone)
+    return match[0] if match else zone
 
 
 def name_of_no_bucket(values: Values) -> Iterator[ConfigError]:
@@ -161,10 +161,10 @@ def unsupported_image(
 
 def data_elsewhere(values: Values, scheme: str) -> Iterator[ConfigError]:
     """Data in the buckets of another cloud, where the rights of these hosts do not count."""
-    for one in values["data_buckets"] or ():
-        if one.scheme != scheme:
+    for prefix in values["data_buckets"] or ():
+        if prefix.scheme != scheme:
             yield ConfigError(
-                f"data_buckets: {one} is in another cloud; the role of these hosts reads"
+                f"data_buckets: {prefix} is in another cloud; the role of these hosts reads"
                 f" {scheme}:// only. For another cloud send credentials with the run: {PROGRAM}"
                 " train --secret",
                 rm("data_buckets"),

@@ -46,8 +46,10 @@ class ConfigError(Exception):
 
     def shown(self, stack: str = "") -> list[str]:
         """A message for each problem, with its next command as the last line."""
-        nexts = [f"\n  next: {typed(one.next, stack)}" if one.next else "" for one in self.problems]
-        return [one.text + line for one, line in zip(self.problems, nexts, strict=True)]
+        return [
+            problem.text + (f"\n  next: {typed(problem.next, stack)}" if problem.next else "")
+            for problem in self.problems
+        ]
 
     def __str__(self) -> str:
         return "\n".join(self.shown())
@@ -91,40 +93,40 @@ def zones(key: str, text: str) -> tuple[str, ...]:
     return _listed(key, text, ZONE, "a zone")
 
 
-def _listed(key: str, text: str, rule: Rule, what: str) -> tuple[str, ...]:
-    found = tuple(fitting(key, part.strip(), rule) for part in text.split(",") if part.strip())
-    if len({*found}) != len(found):
-        raise ConfigError(f"{key}: {text!r} names {what} twice")
-    return found
+def _listed(key: str, text: str, rule: Rule, kind: str) -> tuple[str, ...]:
+    names = tuple(fitting(key, name.strip(), rule) for name in text.split(",") if name.strip())
+    if len({*names}) != len(names):
+        raise ConfigError(f"{key}: {text!r} names {kind} twice")
+    return names
 
 
 def bucket_name(key: str, text: str) -> str:
     """A name that is valid in S3 and in GCS."""
-    found: str = fitting(key, text, BUCKET)
+    bucket: str = fitting(key, text, BUCKET)
     for start in ("xn--", "sthree-", "amzn-s3-demo-", "goog"):
-        if found.startswith(start):
+        if bucket.startswith(start):
             raise ConfigError(f"{key}: {text!r} begins with {start!r}, which the clouds refuse")
     for end in ("-s3alias", "--ol-s3", "--x-s3", "--table-s3"):
-        if found.endswith(end):
+        if bucket.endswith(end):
             raise ConfigError(f"{key}: {text!r} ends with {end!r}, which S3 refuses")
-    if word := refused_word(found):
+    if word := refused_word(bucket):
         raise ConfigError(f"{key}: {text!r} contains {word!r}, which Google refuses in a bucket")
-    return found
+    return bucket
 
 
 def refused_word(bucket: str) -> str | None:
     """What Google refuses in a bucket name: its own name, also written with zeros."""
-    found = re.search(r"g[o0]{2}g[l1]e", bucket)
-    return found[0] if found else None
+    match = re.search(r"g[o0]{2}g[l1]e", bucket)
+    return match[0] if match else None
 
 
 def cidrs(key: str, text: str) -> tuple[str, ...]:
     """Networks, as in 203.0.113.7/32, each once. rules.py limits which may connect."""
-    found = tuple(_network(key, part.strip()) for part in text.split(","))
-    for one in found:
-        if found.count(one) > 1:
-            raise ConfigError(f"{key}: {one} is there twice")
-    return found
+    networks = tuple(_network(key, cidr.strip()) for cidr in text.split(","))
+    for network in networks:
+        if networks.count(network) > 1:
+            raise ConfigError(f"{key}: {network} is there twice")
+    return networks
 
 
 def _network(key: str, text: str) -> str:
@@ -213,11 +215,11 @@ def rsa_bits(content: str) -> int:
 
 def _fields(blob: bytes) -> list[bytes]:
     """The fields of a key. ValueError: it ends in the middle of one."""
-    found = []
+    fields = []
     while blob:
         size = int.from_bytes(blob[:4], "big")
         if len(blob) < 4 + size:
             raise ValueError("truncated")
-        found.append(blob[4 : 4 + size])
+        fields.append(blob[4 : 4 + size])
         blob = blob[4 + size :]
-    return found
+    return fields

@@ -88,7 +88,7 @@ MUTANTS = [
     Mutant(
         what="a request for more quota removes the machines of a stack on Google Cloud",
         file="stacks/gcp/quota.py",
-        old="        _refuse_machines(existing.own(google, own_id), config)",
+        old="        _refuse_machines(existing.machine_names(google, own_id), config)",
         new="        pass",
         caught_by=("tests/stacks/gcp/test_quota.py", "-k", "removes_no_machine"),
     ),

@@ -34,14 +34,14 @@ def caller(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Caller:
         ConfigError: AWS does not answer there.
     """
     try:
-        found = aws.get_caller_identity(opts=opts)
+        identity = aws.get_caller_identity(opts=opts)
     except Exception as error:  # the type that a failed invoke raises
         raise ConfigError(
             f"region: AWS does not answer in {config.region}: {error}",
             "aws sts get-caller-identity && aws ec2 describe-regions --all-regions "
             "--query Regions[].[RegionName,OptInStatus]   # your identity, and your regions",
         ) from None
-    return Caller(found.account_id, found.arn)
+    return Caller(identity.account_id, identity.arn)
 
 
 def lookup(permission: str, call: Callable[[], T]) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pulumi
 from pulumi_aws import ec2
@@ -24,22 +24,30 @@ def existing_machines(
     own_id: str, opts: pulumi.InvokeOptions, **filters: list[str]
 ) -> tuple[str, ...]:
     """The machines of this stack that exist, in any state, by the stack's id."""
-    return _tagged({ID: own_id}, opts, **filters)
+    return _instances({ID: own_id}, ALIVE, opts, filters)
 
 
-def _tagged(
-    tags: dict[str, str], opts: pulumi.InvokeOptions, **filters: list[str]
+def _instances(
+    tags: dict[str, str] | None,
+    states: Sequence[str],
+    opts: pulumi.InvokeOptions,
+    filters: Mapping[str, list[str]],
 ) -> tuple[str, ...]:
-    found = lookup(
+    """The ids of machines of the region; a filter `instance_type` is EC2's "instance-type"."""
+    conditions = [
+        ec2.GetInstancesFilterArgs(name=name.replace("_", "-"), values=values)
+        for name, values in filters.items()
+    ]
+    instances = lookup(
         "ec2:DescribeInstances",
         lambda: ec2.get_instances(
             instance_tags=tags,
-            instance_state_names=list(ALIVE),
-            filters=_filters(filters),
+            instance_state_names=list(states),
+            filters=conditions or None,
             opts=opts,
         ),
     )
-    return tuple(sorted(found.ids))
+    return tuple(sorted(instances.ids))
 
 
 def check_names(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> None:
@@ -51,16 +59,16 @@ def check_names(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) 
     try:
         if existing_machines(own_id, opts):
             return
-        others = _tagged({CLUSTER: config.name}, opts)
+        others = _instances({CLUSTER: config.name}, ALIVE, opts, {})
     except ConfigError as error:
         pulumi.log.warn(f"the names of machines are not checked: {error}")
         return
-    described = [_describe(one, opts) for one in others[:SHOWN]]
-    wanted = names.needed(config)
-    conflicts = [one for one in described if one.name in wanted or one.name == one.id]
+    described = [_describe(machine, opts) for machine in others[:SHOWN]]
+    needed = names.needed(config)
+    conflicts = [m for m in described if m.name in needed or m.name == m.id]
     # Machines without an id are this stack's own, of a version without ids.
-    conflicts = [one for one in conflicts if one.cluster_id or one.stack != pulumi.get_stack()]
-    names.refuse(config, conflicts, lambda name: bool(_tagged({CLUSTER: name}, opts)))
+    conflicts = [m for m in conflicts if m.cluster_id or m.stack != pulumi.get_stack()]
+    names.refuse(config, conflicts, lambda name: bool(_instances({CLUSTER: name}, ALIVE, opts, {})))
 
 
 def _describe(instance: str, opts: pulumi.InvokeOptions) -> names.Machine:
@@ -77,10 +85,10 @@ def _describe(instance: str, opts: pulumi.InvokeOptions) -> names.Machine:
 def is_complete(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> bool:
     """Whether all machines of this stack exist, in any state: then an `up` makes none."""
     try:
-        own = existing_machines(own_id, opts, instance_type=[config.machine_type])
+        machines = existing_machines(own_id, opts, instance_type=[config.machine_type])
     except ConfigError:
         return False
-    return len(own) >= config.count
+    return len(machines) >= config.count
 
 
 def is_other_family(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> bool:
@@ -88,30 +96,16 @@ def is_other_family(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptio
     not g4dn; also where AWS does not list them."""
     family = f"{config.machine_type.partition('.')[0]}.*"
     try:
-        own = existing_machines(own_id, opts)
-        return bool(own) and own != existing_machines(own_id, opts, instance_type=[family])
+        machines = existing_machines(own_id, opts)
+        alike = existing_machines(own_id, opts, instance_type=[family])
+        return machines != alike
     except ConfigError:
         return True
 
 
 def running_machines(opts: pulumi.InvokeOptions, **filters: list[str]) -> tuple[str, ...]:
     """The ids of all machines of the region that run, of whoever they are."""
-    found = lookup(
-        "ec2:DescribeInstances",
-        lambda: ec2.get_instances(
-            instance_state_names=["pending", "running"], filters=_filters(filters), opts=opts
-        ),
-    )
-    return tuple(sorted(found.ids))
-
-
-def _filters(values: dict[str, list[str]]) -> list[ec2.GetInstancesFilterArgs] | None:
-    """EC2's filters; instance_type is its "instance-type"."""
-    found = [
-        ec2.GetInstancesFilterArgs(name=name.replace("_", "-"), values=each)
-        for name, each in values.items()
-    ]
-    return found or None
+    return _instances(None, ("pending", "running"), opts, filters)
 
 
 def not_twice(
@@ -125,8 +119,8 @@ def not_twice(
             "instanceStateNames": list(LASTING),
             "filters": [{"name": "tag:Name", "values": [f"*-{number}"]}],
         }
-        found = await pulumi.runtime.invoke_async(INSTANCES, args, opts)
-        return [str(one) for one in found["ids"]]
+        listed = await pulumi.runtime.invoke_async(INSTANCES, args, opts)
+        return [str(machine) for machine in listed["ids"]]
 
     return cluster_id.not_twice(logical, machines_of)
 
@@ -141,11 +135,11 @@ def name_others(
         tags = {"instanceTags": {ID: values[0]}, "instanceStateNames": list(ALIVE)}
         opts = pulumi.InvokeOptions(parent=parent)
         try:
-            found = await pulumi.runtime.invoke_async(INSTANCES, tags, opts)
+            listed = await pulumi.runtime.invoke_async(INSTANCES, tags, opts)
         except Exception as error:  # the type that a failed invoke raises
             pulumi.log.info(f"machines with this stack's id cannot be counted: {error}")
             return []
-        return cluster_id.warn_of_others(found["ids"], values[1:])
+        return cluster_id.warn_of_others(listed["ids"], values[1:])
 
     # After the machines: one that is replaced is gone then.
     every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)

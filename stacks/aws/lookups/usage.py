@@ -35,14 +35,14 @@ def _vcpus(machines: set[str], quota: VcpuQuota, opts: pulumi.InvokeOptions) -> 
     total = 0
     for size, names in _names_by_size(quota).items():
         if machines:
-            found = machines & set(running_machines(opts, instance_type=names))
-            total += size * len(found)
-            machines = machines - found
+            known = machines & set(running_machines(opts, instance_type=names))
+            total += size * len(known)
+            machines = machines - known
     if len(machines) > MOST:
         pulumi.log.warn(f"{len(machines)} machines of other types run: they are not counted")
         return None
-    for one in machines:
-        kind = ec2.get_instance(instance_id=one, opts=opts).instance_type
+    for machine in machines:
+        kind = ec2.get_instance(instance_id=machine, opts=opts).instance_type
         if quota.counts(kind):
             total += ec2.get_instance_type(instance_type=kind, opts=opts).default_vcpus
     return float(total)
@@ -50,8 +50,8 @@ def _vcpus(machines: set[str], quota: VcpuQuota, opts: pulumi.InvokeOptions) -> 
 
 def _names_by_size(quota: VcpuQuota) -> dict[int, list[str]]:
     """The machine types of our table that the quota counts, by their vCPUs."""
-    found: dict[int, list[str]] = {}
+    by_vcpus: dict[int, list[str]] = {}
     for name, machine in TYPES.items():
         if quota.counts(name):
-            found.setdefault(machine.vcpus, []).append(name)
-    return found
+            by_vcpus.setdefault(machine.vcpus, []).append(name)
+    return by_vcpus

@@ -31,15 +31,15 @@ def check(config: ClusterConfig, google: Google | None) -> None:
     project = f"projects/{config.project}"
     query = "&".join(f"names={project}/services/{name}" for name in names)
     try:
-        found = google.get("serviceusage", f"v1/{project}/services:batchGet?{query}")
+        response = google.get("serviceusage", f"v1/{project}/services:batchGet?{query}")
     except LookupFailed as why:
         pulumi.log.warn(
             f"the APIs of {config.project} cannot be listed: {why}; needed: {', '.join(names)}"
         )
         return
     states = {
-        str(one.get("name", "")).rpartition("/")[2]: one.get("state")
-        for one in found.get("services", ())
+        str(service.get("name", "")).rpartition("/")[2]: service.get("state")
+        for service in response.get("services", ())
     }
     off = [name for name in names if states.get(name) != "ENABLED"]
     if off:

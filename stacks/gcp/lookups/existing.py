@@ -26,10 +26,10 @@ def check_names(config: ClusterConfig, own_id: str, google: Google | None) -> No
     if google is None:
         return
     try:
-        listed = [one for _, one in _machines(google, f"labels.{CLUSTER}={config.name}")]
-        own = {one["name"] for one in listed if _labels(one).get(ID) == own_id}
-        wanted = names.needed(config) - own
-        others = [_described(one) for one in listed if one.get("name") in wanted]
+        listed = [machine for _, machine in _machines(google, f"labels.{CLUSTER}={config.name}")]
+        own_names = {machine["name"] for machine in listed if _labels(machine).get(ID) == own_id}
+        needed = names.needed(config) - own_names
+        others = [_described(machine) for machine in listed if machine.get("name") in needed]
         names.refuse(
             config, others, lambda name: any(_machines(google, f"labels.{CLUSTER}={name}"))
         )
@@ -55,13 +55,13 @@ def zone(config: ClusterConfig, own_id: str, google: Google | None) -> str | Non
     if google is None:
         return None
     try:
-        found = list(_machines(google, f"labels.{ID}={own_id}"))
+        listed = list(_machines(google, f"labels.{ID}={own_id}"))
     except LookupFailed as why:
         pulumi.log.warn(f"the machines of this stack cannot be listed: {why}")
         return None
-    wanted = names.needed(config)
-    zones = sorted(where for where, one in found if one.get("name") in wanted)
-    return next((one for one in zones if one.rpartition("-")[0] == config.region), None)
+    needed = names.needed(config)
+    zones = sorted(where for where, machine in listed if machine.get("name") in needed)
+    return next((zone for zone in zones if zone.rpartition("-")[0] == config.region), None)
 
 
 def not_twice(logical: LogicalNames, own_id: str, google: Google | None) -> pulumi.ResourceHook:
@@ -69,8 +69,8 @@ def not_twice(logical: LogicalNames, own_id: str, google: Google | None) -> pulu
     refuses a second machine of a name, in the same zone."""
 
     async def machines_of(number: str) -> list[str]:
-        found = await asyncio.to_thread(_listed, google, own_id) if google else []
-        return [one for one in found if one.endswith(f"-{number}")]
+        ids = await asyncio.to_thread(_listed, google, own_id) if google else []
+        return [machine for machine in ids if machine.endswith(f"-{number}")]
 
     return cluster_id.not_twice(logical, machines_of)
 
@@ -86,34 +86,35 @@ def name_others(
 
     async def warn(values: list[str]) -> list[str]:
         try:
-            found = await asyncio.to_thread(_listed, google, values[0])
+            ids = await asyncio.to_thread(_listed, google, values[0])
         except LookupFailed as why:
             pulumi.log.info(f"machines with this stack's id cannot be counted: {why}")
             return []
-        return cluster_id.warn_of_others(found, values[1:])
+        return cluster_id.warn_of_others(ids, values[1:])
 
     every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
     return every.apply(warn)  # it accepts a coroutine, as any awaitable
 
 
-def own(google: Google, own_id: str) -> list[str]:
+def machine_names(google: Google, own_id: str) -> list[str]:
     """The names of the machines with this stack's id.
 
     Raises:
         LookupFailed: Compute does not list them.
     """
-    return sorted(str(one.get("name")) for _, one in _machines(google, f"labels.{ID}={own_id}"))
+    machines = _machines(google, f"labels.{ID}={own_id}")
+    return sorted(str(machine.get("name")) for _, machine in machines)
 
 
 def _listed(google: Google, own_id: str) -> list[str]:
     """The ids of the machines with this stack's id."""
-    found = _machines(google, f"labels.{ID}={own_id}")
+    machines = _machines(google, f"labels.{ID}={own_id}")
     path = f"projects/{google.project}/zones"
-    return [f"{path}/{where}/instances/{one.get('name')}" for where, one in found]
+    return [f"{path}/{where}/instances/{machine.get('name')}" for where, machine in machines]
 
 
-def _machines(google: Google, wanted: str) -> Iterator[tuple[str, Listed]]:
+def _machines(google: Google, condition: str) -> Iterator[tuple[str, Listed]]:
     """The zone of each machine of the project that passes a filter, and the machine."""
-    for where, listed in google.pages("aggregated/instances", wanted):
-        for one in listed.get("instances", ()):
-            yield where.removeprefix("zones/"), one
+    for where, listed in google.pages("aggregated/instances", condition):
+        for machine in listed.get("instances", ()):
+            yield where.removeprefix("zones/"), machine

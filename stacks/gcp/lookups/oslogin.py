@@ -46,8 +46,9 @@ def _missing(config: ClusterConfig, google: Google) -> tuple[str, ...]:
     """The permissions that the account lacks. A machine with a service account needs actAs."""
     needed = [LOGIN, ACT_AS] if config.bucket or config.data_buckets else [LOGIN]
     path = f"v1/projects/{config.project}:testIamPermissions"
-    found = google.post("cloudresourcemanager", path, {"permissions": needed})
-    return tuple(one for one in needed if one not in found.get("permissions", ()))
+    response = google.post("cloudresourcemanager", path, {"permissions": needed})
+    granted = response.get("permissions", ())
+    return tuple(permission for permission in needed if permission not in granted)
 
 
 def _rights(config: ClusterConfig, email: str, missing: tuple[str, ...]) -> ConfigError:
@@ -62,15 +63,15 @@ def _rights(config: ClusterConfig, email: str, missing: tuple[str, ...]) -> Conf
 def _check_profile(config: ClusterConfig, profile: dict[str, object]) -> None:
     accounts, keys = profile.get("posixAccounts") or [], profile.get("sshPublicKeys") or {}
     assert isinstance(accounts, list) and isinstance(keys, dict)
-    users = [str(one.get("username")) for one in accounts]
+    users = [str(account.get("username")) for account in accounts]
     if users and config.ssh_user not in users:
         raise ConfigError(
             f"ssh_user: {config.ssh_user!r} is not your OS Login user, which is "
             f"{' or '.join(users)}",
             set_("ssh_user", users[0]),
         )
-    own = config.public_key.split()[:2]
-    if not any(str(one.get("key", "")).split()[:2] == own for one in keys.values()):
+    own_key = config.public_key.split()[:2]
+    if not any(str(key.get("key", "")).split()[:2] == own_key for key in keys.values()):
         raise ConfigError(
             "public_key_file: this key is not in your OS Login profile",
             "gcloud compute os-login ssh-keys add --key-file=PUBLIC_KEY_FILE",

@@ -25,21 +25,21 @@ class Preference:
 
     def __str__(self) -> str:
         has, gets = (
-            "none" if one is None else f"{one:g}" for one in (self.preferred, self.granted)
+            "none" if amount is None else f"{amount:g}" for amount in (self.preferred, self.granted)
         )
         return f"requested {has}, granted {gets}"
 
 
 def current(need: QuotaNeed, listed: Sequence[dict[str, Any]]) -> Preference | None:
     """The request for this quota among all of the project; None where there is none."""
-    for one in listed:
-        what = one.get("service"), one.get("quotaId"), one.get("dimensions", {})
-        if what == (need.service, need.code, dimensions(need)):
-            amounts = one.get("quotaConfig", {})
+    for preference in listed:
+        key = preference.get("service"), preference.get("quotaId"), preference.get("dimensions", {})
+        if key == (need.service, need.code, dimensions(need)):
+            amounts = preference.get("quotaConfig", {})
             preferred, granted = (
                 _amount(amounts, f"{key}Value") for key in ("preferred", "granted")
             )
-            return Preference(str(one.get("name")), preferred, granted)
+            return Preference(str(preference.get("name")), preferred, granted)
     return None
 
 
@@ -54,8 +54,8 @@ def send(
         LookupFailed: Cloud Quotas refuses.
     """
     path = f"projects/{google.project}/locations/global/quotaPreferences"
-    own = f"railhead-{need.code.partition('-per-project')[0]}-{need.place}".lower()
-    name = there.name if there else f"{path}/{own}"
+    new_name = f"railhead-{need.code.partition('-per-project')[0]}-{need.place}".lower()
+    name = there.name if there else f"{path}/{new_name}"
     body = {
         "name": name,
         "service": need.service,

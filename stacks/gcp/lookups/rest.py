@@ -67,17 +67,17 @@ class Google:
         path = f"{path}?{parse.urlencode(query)}"
         return self._send(api, path, json.dumps(body).encode(), "PATCH")
 
-    def pages(self, path: str, wanted: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def pages(self, path: str, condition: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each zone with what is there, of a list of Compute over all zones of the project.
 
         Args:
             path: the list, as in "aggregated/instances".
-            wanted: its filter, as in "name=g2-standard-4".
+            condition: its filter, as in "name=g2-standard-4".
 
         Raises:
             LookupFailed: Google refuses, or cannot be reached.
         """
-        query = {"filter": wanted, "maxResults": "500"}
+        query = {"filter": condition, "maxResults": "500"}
         for page in self.every("compute", f"projects/{self.project}/{path}", **query):
             yield from page.get("items", {}).items()
 
@@ -106,12 +106,12 @@ class Google:
         opener = request.build_opener(_NoRedirect)  # with the proxies of this moment
         try:
             with opener.open(sent, timeout=SECONDS) as response:
-                found: dict[str, Any] = json.load(response)
+                answer: dict[str, Any] = json.load(response)
         except error.HTTPError as refusal:
             raise LookupFailed(f"HTTP {refusal.code}: {_reason(refusal.read())}") from None
         except (OSError, ValueError) as failure:
             raise LookupFailed(str(failure)) from None
-        return found
+        return answer
 
 
 def address(api: str) -> str:

@@ -36,9 +36,9 @@ def read(own_id: str, location: Location, google: Google | None) -> Usage | None
             EVERYWHERE: google.get("compute", project),
             location.region: google.get("compute", f"{project}/regions/{location.region}"),
         }
-        path, wanted = f"{project}/zones/{location.zone}/instances", f"labels.{ID}={own_id}"
-        pages = google.every("compute", path, filter=wanted)
-        own = [one for page in pages for one in page.get("items", ())]
+        path, condition = f"{project}/zones/{location.zone}/instances", f"labels.{ID}={own_id}"
+        pages = google.every("compute", path, filter=condition)
+        machines = [machine for page in pages for machine in page.get("items", ())]
     except LookupFailed as why:
         pulumi.log.warn(f"Compute does not say what is in use: {why}")
         return None
@@ -47,7 +47,8 @@ def read(own_id: str, location: Location, google: Google | None) -> Usage | None
         for place, response in places.items()
         for row in response.get("quotas", ())
     }
-    return Usage(states, len(own), sum(one.get("status") in RUNNING for one in own))
+    running = sum(machine.get("status") in RUNNING for machine in machines)
+    return Usage(states, len(machines), running)
 
 
 def state(need: QuotaNeed, count: int, usage: Usage | None) -> QuotaState:
@@ -55,11 +56,11 @@ def state(need: QuotaNeed, count: int, usage: Usage | None) -> QuotaState:
     of which uses as much as one of the `count` that it needs."""
     if usage is None:
         return QuotaState()
-    found = usage.states.get((need.place, metric(need.code)), QuotaState())
-    if found.used is None:
-        return found
-    own = usage.exist if need.code.startswith(ALWAYS) else usage.run
-    return QuotaState(found.limit, max(0.0, found.used - own * need.amount / count))
+    state = usage.states.get((need.place, metric(need.code)), QuotaState())
+    if state.used is None:
+        return state
+    machines = usage.exist if need.code.startswith(ALWAYS) else usage.run
+    return QuotaState(state.limit, max(0.0, state.used - machines * need.amount / count))
 
 
 def metric(code: str) -> str:
