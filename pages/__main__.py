@@ -7,14 +7,12 @@ from pathlib import Path
 
 from . import (
     benchmarks,
-    campaigns,
     config,
-    crossings,
     documents,
-    failures,
     help_pages,
     interface,
     schemas,
+    tables,
     tasks,
     training,
     variables,
@@ -28,10 +26,10 @@ PAGES: Mapping[str, Callable[[], dict[str, str]]] = {
     "architecture.md": documents.parts,
     "training.md": training.parts,
     "data.md": training.parts_of_data,
-    "troubleshooting.md": failures.parts,
+    "troubleshooting.md": tables.causes,
     "python.md": interface.parts,
-    "reliability.md": campaigns.parts,
-    "security.md": crossings.parts,
+    "reliability.md": tables.campaigns,
+    "security.md": tables.crossings,
 }
 
 

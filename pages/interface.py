@@ -14,7 +14,7 @@ ERRORS = (UsageError, RunFailed, BelowThreshold, RailheadError)
 
 def parts() -> dict[str, str]:
     """The generated parts of docs/python.md."""
-    rows = [(f"`{one.__name__}`", _when(one), _codes(one)) for one in ERRORS]
+    rows = [(f"`{error.__name__}`", _when(error), _codes(error)) for error in ERRORS]
     return {"errors": table(("error", "when", "exit code of `fab`"), rows)}
 
 

@@ -25,7 +25,7 @@ def _schema(kind: Any) -> Mapping[str, Any]:
     if is_dataclass(kind):
         return _object(kind)
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_schema(one) for one in args]}
+        return {"anyOf": [_schema(member) for member in args]}
     if kind is type(None):
         return {"type": "null"}
     if origin is tuple:
@@ -38,10 +38,10 @@ def _schema(kind: Any) -> Mapping[str, Any]:
 def _object(kind: Any) -> Mapping[str, Any]:
     hints = get_type_hints(kind)
     properties = {}
-    for one in fields(kind):
-        choices = key_of(one).rule.choices
+    for field in fields(kind):
+        choices = key_of(field).rule.choices
         limits = {"enum": list(choices)} if choices else {}
-        properties[one.name] = {**_schema(hints[one.name]), **limits}
+        properties[field.name] = {**_schema(hints[field.name]), **limits}
     return {
         "type": "object",
         "description": " ".join((kind.__doc__ or "").split()),

@@ -25,7 +25,7 @@ def filled(page: str, parts: Mapping[str, str]) -> str:
     if sorted(names) != sorted(parts):
         wrong = ", ".join(sorted({*names} ^ {*parts}) or names)
         raise SystemExit(f"generated parts that are missing, unknown or twice in a page: {wrong}")
-    return PART.sub(lambda part: marked(part["name"], parts[part["name"]]), page)
+    return PART.sub(lambda match: marked(match["name"], parts[match["name"]]), page)
 
 
 def spread(names: Sequence[str], parts: Mapping[str, str]) -> dict[Path, str]:

@@ -54,9 +54,9 @@ class Page:
 def sections() -> dict[str, list[Page]]:
     """The pages by section, in the order of docs/index.md."""
     text = (DOCS / "index.md").read_text()
-    found = {name: _pages(body) for name, body in SECTION.findall(text)}
-    found["Development"].append(Page("Changelog", "changelog.md", "what changed for its user"))
-    return found
+    sections = {name: _pages(body) for name, body in SECTION.findall(text)}
+    sections["Development"].append(Page("Changelog", "changelog.md", "what changed for its user"))
+    return sections
 
 
 def _pages(body: str) -> list[Page]:
@@ -143,7 +143,7 @@ def config() -> str:
     lines += ["[project.theme]", "font = false", f"features = {_toml(features)}"]
     lines += [f"palette = {_toml(list(map(_scheme, SCHEMES, (*SCHEMES[1:], SCHEMES[0]))))}"]
     for name, options in EXTENSIONS.items():
-        parts = ".".join(f'"{part}"' if "-" in part else part for part in name.split("."))
+        parts = ".".join(f'"{word}"' if "-" in word else word for word in name.split("."))
         lines += [f"[project.markdown_extensions.{parts}]"]
         lines += [f"{key} = {_toml(value)}" for key, value in options.items()]
     return "\n".join(lines) + "\n"

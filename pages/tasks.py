@@ -24,12 +24,8 @@ from training.config import describe_fields
 from .marked import table
 
 PAGES = ("tasks.md", *map(page_of, GROUPS), "own-script.md", "settings.md")
-OF_TRAIN = (
-    ProgramOptions,
-    ReadyOptions,
-    EndingOptions,
-    JobOptions,
-)  # described in the table of train
+# Described in the table of train.
+OF_TRAIN = (ProgramOptions, ReadyOptions, EndingOptions, JobOptions)
 WHICH_HOSTS = ("hosts", "stack")
 
 
@@ -74,13 +70,12 @@ def _first_line(doc: str) -> str:
 
 def options(task: Task) -> str:
     """The options of a task: its own table, and the names of those described elsewhere."""
-    pairs = [(part, one) for part in task.parts for one in part.options]
-    hosts = [one for part, one in pairs if _says_which_hosts(part, one)]
-    shared = [one for part, one in pairs if one not in hosts and _is_of_train(task, part, one)]
-    own = [(part, one) for part, one in pairs if one not in hosts and one not in shared]
+    pairs = [(part, option) for part in task.parts for option in part.options]
+    hosts = [option for part, option in pairs if _says_which_hosts(part, option)]
+    others = [(part, option) for part, option in pairs if option not in hosts]
+    shared = [option for part, option in others if _is_of_train(task, part, option)]
     texts = []
-    if own:
-        rows = [(_typed(task, one), described(one)) for _, one in own]
+    if rows := [(_typed(task, o), described(o)) for _, o in others if o not in shared]:
         texts.append(table(("option", "meaning"), rows))
     if hosts:
         texts.append(_line(f"Which hosts ([rules](#hosts)): {_names(hosts)}."))
@@ -89,30 +84,32 @@ def options(task: Task) -> str:
     return "\n".join(texts)
 
 
-def _says_which_hosts(part: Part, one: Option) -> bool:
-    noted = part.selection is not None and one.name in part.selection.notes
-    return part.group is TargetOptions and one.name in WHICH_HOSTS and not noted
+def _says_which_hosts(part: Part, option: Option) -> bool:
+    noted = part.selection is not None and option.name in part.selection.notes
+    return part.group is TargetOptions and option.name in WHICH_HOSTS and not noted
 
 
-def _is_of_train(task: Task, part: Part, one: Option) -> bool:
-    if task.name == "train" or (part.selection and one.name in part.selection.notes):
+def _is_of_train(task: Task, part: Part, option: Option) -> bool:
+    if task.name == "train" or (part.selection and option.name in part.selection.notes):
         return False
-    return part.group in OF_TRAIN or one.name == "slots"
+    return part.group in OF_TRAIN or option.name == "slots"
 
 
 def _names(some: list[Option]) -> str:
-    return ", ".join(f"`--{one.flag}`" for one in some)
+    return ", ".join(f"`--{option.flag}`" for option in some)
 
 
 def _line(text: str) -> str:
     return textwrap.fill(text, 120, break_on_hyphens=False, break_long_words=False) + "\n"
 
 
-def _typed(task: Task, one: Option) -> str:
+def _typed(task: Task, option: Option) -> str:
     """How an option is typed; in brackets what may be left out."""
-    flag = f"--{one.flag}"
-    may_omit = one.rule.positional or one.flag in task.first
-    return f"`{f'[{flag}]' if may_omit else flag} {takes(one)}".rstrip().replace("|", "\\|") + "`"
+    flag = f"--{option.flag}"
+    may_omit = option.rule.positional or option.flag in task.first
+    return (
+        f"`{f'[{flag}]' if may_omit else flag} {takes(option)}".rstrip().replace("|", "\\|") + "`"
+    )
 
 
 def presets() -> str:

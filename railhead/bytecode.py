@@ -27,8 +27,8 @@ def _cache() -> str:
         caches = configured if configured.is_absolute() else Path.home() / ".cache"
         folder = caches / "railhead/bytecode"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        state = folder.stat()
     except (OSError, RuntimeError):
         return ""
-    is_own = found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    is_own = state.st_uid == os.geteuid() and not state.st_mode & 0o022
     return str(folder) if is_own else ""

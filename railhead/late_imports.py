@@ -42,8 +42,8 @@ def _version_beside(folder: str) -> str:
     """The version in the name of the folder that an installer has made beside Paramiko's; "" where
     there is not one."""
     head, tail = "paramiko-", ".dist-info"
-    found = [path.name for path in Path(folder).parent.glob(f"{head}*{tail}")]
-    return found[0][len(head) : -len(tail)] if len(found) == 1 else ""
+    names = [path.name for path in Path(folder).parent.glob(f"{head}*{tail}")]
+    return names[0][len(head) : -len(tail)] if len(names) == 1 else ""
 
 
 class _Version:

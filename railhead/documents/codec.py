@@ -77,7 +77,7 @@ def key(
 
 def described(kind: type[Any]) -> dict[str, str]:
     """What each key of a document means, where it is declared."""
-    return {one.name: key_of(one).doc for one in fields(kind)}
+    return {f.name: key_of(f).doc for f in fields(kind)}
 
 
 def decode(
@@ -130,18 +130,18 @@ def _written(kind: Any) -> tuple[tuple[str, str, Key, Any], ...]:
     return tuple((f.name, _name(f), key_of(f), _default(f)) for f in fields(kind))
 
 
-def _name(one: Any) -> str:
+def _name(f: Any) -> str:
     """The key of a field."""
-    return cast(str, one.name.removesuffix("_"))
+    return cast(str, f.name.removesuffix("_"))
 
 
-def key_of(one: Any) -> Key:
+def key_of(f: Any) -> Key:
     """The declaration of a field."""
-    return cast(Key, one.metadata.get(KEY, Key()))
+    return cast(Key, f.metadata.get(KEY, Key()))
 
 
-def _default(one: Any) -> Any:
-    return one.default if one.default_factory is MISSING else one.default_factory()
+def _default(f: Any) -> Any:
+    return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 # A type becomes a function once; the lists of a run have a hundred thousand files.
@@ -216,9 +216,9 @@ class _Record:
         """The dataclass of an object."""
         if not isinstance(value, dict):
             raise Unfit(f"an object with the keys {', '.join(self.keys)}", value)
-        own = value.get("schema") if "schema" in self.keys else None
-        if isinstance(own, int) and not isinstance(own, bool):
-            schema = own
+        own_schema = value.get("schema") if "schema" in self.keys else None
+        if isinstance(own_schema, int) and not isinstance(own_schema, bool):
+            schema = own_schema
         missing = [n for n, k in self.keys.items() if n not in value and k.is_needed(schema)]
         if missing:
             raise Unfit(f"an object that also has the keys {', '.join(missing)}")
@@ -228,7 +228,7 @@ class _Record:
                 if name in value:
                     arguments[key.attribute] = key.read(value[name], schema)
         except Unfit as wrong:
-            wrong.at = f".{name}{wrong.at}"
+            wrong.path = f".{name}{wrong.path}"
             raise
         if len(value) > len(arguments):
             self._read_others(value, arguments, schema)
@@ -264,7 +264,7 @@ def _items(reads: list[Read], many: bool, value: Any, schema: int) -> Any:
         for read, item in zip(repeat(reads[0]) if many else reads, value, strict=False):
             items.append(read(item, schema))
     except Unfit as wrong:
-        wrong.at = f"[{len(items)}]{wrong.at}"
+        wrong.path = f"[{len(items)}]{wrong.path}"
         raise
     return tuple(items)
 
@@ -277,7 +277,7 @@ def _mapping(read: Read, value: Any, schema: int) -> Any:
         for name, inner in value.items():
             values[name] = read(inner, schema)
     except Unfit as wrong:
-        wrong.at = f".{name}{wrong.at}"
+        wrong.path = f".{name}{wrong.path}"
         raise
     return values
 

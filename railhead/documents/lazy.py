@@ -103,20 +103,20 @@ class _Waiting:
         """Let `dataclasses` make the fields. For a class without a docstring it would make one of
         the signature, by `inspect`."""
         self.cls.__doc__ = self.cls.__doc__ or self.cls.__name__
-        own = {"init": False, "repr": False, "eq": False}
-        dataclasses.dataclass(**own, kw_only=self.kw_only)(self.cls)
+        without_methods = {"init": False, "repr": False, "eq": False}
+        dataclasses.dataclass(**without_methods, kw_only=self.kw_only)(self.cls)
 
     def methods(self) -> dict[str, Any]:
         """Those that `dataclasses` would compile."""
         fields = dataclasses.fields(self.cls)
         made: dict[str, Any] = {"__init__": _init(self.cls, fields, self.frozen)}
-        made["__repr__"] = _repr([one.name for one in fields if one.repr])
+        made["__repr__"] = _repr([field.name for field in fields if field.repr])
         if self.eq:
-            made["__eq__"] = _eq([one.name for one in fields if one.compare])
+            made["__eq__"] = _eq([field.name for field in fields if field.compare])
             hashed = [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
             made["__hash__"] = _hash(hashed) if self.frozen else None
         if self.frozen:
-            names = frozenset(one.name for one in fields)
+            names = frozenset(field.name for field in fields)
             made["__setattr__"] = _refusing(self.cls, names, "assign to", "__setattr__")
             made["__delattr__"] = _refusing(self.cls, names, "delete", "__delattr__")
         return made
@@ -143,25 +143,29 @@ def _init(cls: Any, fields: Sequence[Any], frozen: bool) -> Any:
     by_place: list[str] = ["_self"]
     by_name: list[str] = []
     body: list[str] = []
-    for one in fields:
-        name, default, made = one.name, f"_default_{one.name}", f"_made_{one.name}"
-        known[default], known[made] = one.default, one.default_factory
-        value = name if one.init else default
+    for field in fields:
+        name, default, made = field.name, f"_default_{field.name}", f"_made_{field.name}"
+        known[default], known[made] = field.default, field.default_factory
+        value = name if field.init else default
         if known[made] is not dataclasses.MISSING:
             known[default] = known[made]  # stands for what it makes
             value = f"{made}() if {value} is {default} else {value}"
         has_default = known[default] is not dataclasses.MISSING
-        if one.init:
-            (by_name if one.kw_only else by_place).append(f"{name}={default}" * has_default or name)
-        if one.init or has_default:
+        if field.init:
+            (by_name if field.kw_only else by_place).append(
+                f"{name}={default}" * has_default or name
+            )
+        if field.init or has_default:
             body.append(f"_set(_self, {name!r}, {value})" if frozen else f"_self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("_self.__post_init__()")
-    given = ", ".join(by_place + ["*"] * bool(by_name) + by_name)
-    exec(f"def __init__({given}):\n " + "\n ".join(body or ["pass"]), known)
+    arguments = ", ".join(by_place + ["*"] * bool(by_name) + by_name)
+    exec(f"def __init__({arguments}):\n " + "\n ".join(body or ["pass"]), known)
     init = known["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"
-    init.__annotations__ = {one.name: one.type for one in fields if one.init} | {"return": None}
+    init.__annotations__ = {field.name: field.type for field in fields if field.init} | {
+        "return": None
+    }
     return init
 
 
@@ -189,12 +193,12 @@ def _hash(names: Sequence[str]) -> Callable[[Any], int]:
     return lambda self: hash(values(self))
 
 
-def _refusing(cls: Any, names: Collection[str], what: str, method: str) -> Callable[..., None]:
+def _refusing(cls: Any, names: Collection[str], verb: str, method: str) -> Callable[..., None]:
     """A method that changes no field."""
 
     def change(self: Any, name: str, *value: Any) -> None:
         if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot {what} field {name!r}")
+            raise dataclasses.FrozenInstanceError(f"cannot {verb} field {name!r}")
         getattr(super(cls, self), method)(name, *value)
 
     return change

@@ -28,10 +28,10 @@ class Malformed(ValueError):
 
 
 class Unfit(Malformed):
-    """What a value must be. The containers of the value put its path before `at`."""
+    """What a value must be. The containers of the value put its path before `path`."""
 
-    def __init__(self, wanted: str, value: Any = MISSING, choices: Iterable[Any] = ()) -> None:
-        self.wanted, self.value, self.choices, self.at = wanted, value, choices, ""
+    def __init__(self, expected: str, value: Any = MISSING, choices: Iterable[Any] = ()) -> None:
+        self.expected, self.value, self.choices, self.path = expected, value, choices, ""
 
     @property
     def near(self) -> str:
@@ -40,12 +40,12 @@ class Unfit(Malformed):
 
     def __str__(self) -> str:
         shown = "" if self.value is MISSING else f", not {shortened(self.value, 60)}"
-        return f"{printable(self.at.lstrip('.')) or 'it'} must be {self.wanted}{shown}"
+        return f"{printable(self.path.lstrip('.')) or 'it'} must be {self.expected}{shown}"
 
     def of(self, name: str) -> str:
         """The message for a person who has typed the value: name, value, what fits."""
         hint = f"; did you mean {near}?" if (near := self.near) else ""
-        return f"{name}: {shortened(self.value)} is not {self.wanted}{hint}"
+        return f"{name}: {shortened(self.value)} is not {self.expected}{hint}"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Rule:
     largest: float = LARGEST  # exclusive; below minus this, neither
 
     @property
-    def wanted(self) -> str:
+    def expected(self) -> str:
         """What fits, as a message says it: `a whole number from 1 to 64`."""
         if words := self.words or (self.check or ("", ""))[1]:
             return words
@@ -114,13 +114,13 @@ class Rule:
             if value is None and self.empty:
                 return None
             if not isinstance(value, right) or (isinstance(value, bool) and is_number):
-                raise Unfit(self.wanted, value)
+                raise Unfit(self.expected, value)
             if is_number and not -self.largest < value < self.largest:  # also NaN
                 limit = "" if self.largest == math.inf else " and below 2^63"
-                raise Unfit(f"{self.wanted}, finite{limit}", value)
+                raise Unfit(f"{self.expected}, finite{limit}", value)
             for fits in checks:
                 if not fits(value):
-                    raise Unfit(self.wanted, value, self.choices)
+                    raise Unfit(self.expected, value, self.choices)
             return float(value) if is_float else value
 
         return read
@@ -192,7 +192,7 @@ def _is_one(choices: tuple[Any, ...], value: Any) -> bool:
     return any(value == choice and type(value) is type(choice) for choice in choices)
 
 
-def printable(at: str) -> str:
+def printable(path: str) -> str:
     """A path as a message shows it: its keys may be those of a host."""
-    text = at if at.isprintable() else repr(at)
+    text = path if path.isprintable() else repr(path)
     return text if len(text) <= 120 else f"{text[:120]}..."

@@ -27,10 +27,10 @@ def object_in(text: str | None) -> Hyperparameters | None:
     if not text or not text.lstrip().startswith("{"):
         return None
     try:
-        found: Hyperparameters = json.loads(text)
+        hyperparameters: Hyperparameters = json.loads(text)
     except RecursionError:
         raise ValueError("it is too deep") from None
-    return found
+    return hyperparameters
 
 
 def object_of(hyperparameters: Hyperparameters) -> str:
@@ -69,18 +69,18 @@ def variables(of_values: Hyperparameters, sdk: int) -> dict[str, str]:
 def values_in(args: Sequence[str], sdk: int) -> Hyperparameters:
     """The hyperparameters in arguments: `--epochs 3 --lr=0.1 -b 4 --flag`. A value is a number, a
     list or an object where it is JSON, otherwise text; without a value it is true."""
-    found: dict[str, Any] = {}
+    hyperparameters: dict[str, Any] = {}
     name = ""
     for arg in args:
         if arg == "--":
             break
         if arg.startswith("--") or SHORT.fullmatch(arg):
             name, equals, value = arg.lstrip("-").partition("=")
-            found[name] = _value(value, sdk) if equals else True
+            hyperparameters[name] = _value(value, sdk) if equals else True
             name = "" if equals else name
         elif name:
-            found[name], name = _value(arg, sdk), ""
-    return found
+            hyperparameters[name], name = _value(arg, sdk), ""
+    return hyperparameters
 
 
 def text_of(value: Any, sdk: int) -> str:

@@ -8,18 +8,18 @@ from datetime import datetime, timezone
 def moment(text: str | None) -> datetime | None:
     """A time, UTC; None for a text that is none, or that has no time zone."""
     try:
-        at = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
-        return at.astimezone(timezone.utc) if at.tzinfo else None
+        time = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
+        return time.astimezone(timezone.utc) if time.tzinfo else None
     except (ValueError, OverflowError):
         return None
 
 
-def shown(at: datetime) -> str:
+def shown(time: datetime) -> str:
     """A time with a time zone, for people: 2026-11-22 10:22:43 UTC."""
-    return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def seconds(text: str | None) -> float | None:
     """The same in seconds since 1970."""
-    at = moment(text)
-    return at.timestamp() if at else None
+    time = moment(text)
+    return time.timestamp() if time else None

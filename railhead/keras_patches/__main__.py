@@ -34,26 +34,28 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("-m", action="store_true", dest="is_module", help="run a module")
     parser.add_argument("program", help="a script, or with -m a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
-    given = parser.parse_args(argv)
-    strategy = given.strategy or strategy_of(os.environ)
+    options = parser.parse_args(argv)
+    strategy = options.strategy or strategy_of(os.environ)
 
     def announce(text: str) -> None:  # without the options of `fab train`
         if is_first(os.environ):
             shown = f"{text.partition(' (')[0]} (--strategy {strategy})"
             print(shown, file=sys.stderr, flush=True)
 
-    folder = os.getcwd() if given.is_module else os.path.dirname(os.path.realpath(given.program))
+    folder = (
+        os.getcwd() if options.is_module else os.path.dirname(os.path.realpath(options.program))
+    )
     if sys.path[0] in ("", os.getcwd()):  # that of this command
         del sys.path[0]
     sys.path.insert(0, folder)
-    if not (_is_module(given.program) if given.is_module else os.path.isfile(given.program)):
-        parser.error(f"{given.program} is not there: name a script, or a module with -m")
-    install(patches_for(strategy), announce, also_unknown=bool(given.strategy))
-    sys.argv = [given.program, *given.arguments]
-    if given.is_module:
-        runpy.run_module(given.program, run_name="__main__", alter_sys=True)
+    if not (_is_module(options.program) if options.is_module else os.path.isfile(options.program)):
+        parser.error(f"{options.program} is not there: name a script, or a module with -m")
+    install(patches_for(strategy), announce, also_unknown=bool(options.strategy))
+    sys.argv = [options.program, *options.arguments]
+    if options.is_module:
+        runpy.run_module(options.program, run_name="__main__", alter_sys=True)
     else:
-        runpy.run_path(given.program, run_name="__main__")
+        runpy.run_path(options.program, run_name="__main__")
 
 
 def _is_module(name: str) -> bool:
@@ -85,11 +87,11 @@ def is_first(environ: Mapping[str, str]) -> bool:
 def _tf_config(environ: Mapping[str, str]) -> dict[str, dict[str, object]]:
     """The parts of TF_CONFIG; TensorFlow reports what is wrong in it."""
     try:
-        found = json.loads(environ.get("TF_CONFIG", "{}"))
+        config = json.loads(environ.get("TF_CONFIG", "{}"))
     except ValueError:
         return {}
-    parts = found.items() if isinstance(found, dict) else ()
-    return {name: part for name, part in parts if isinstance(part, dict)}
+    parts = config.items() if isinstance(config, dict) else ()
+    return {name: section for name, section in parts if isinstance(section, dict)}
 
 
 if __name__ == "__main__":

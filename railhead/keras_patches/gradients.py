@@ -114,13 +114,11 @@ def added(variable: Any, gradient: Any) -> Any:
     return variable.assign(variable + gradient)
 
 
-def row(does: str, apply: Callable[[Any], None], is_needed: Callable[[Any], bool]) -> Patch:
-    """A patch of the optimizers."""
-    return Patch(OPTIMIZER, STRATEGIES, "", does, apply, is_needed)
-
-
 GRADIENTS = (
-    row(
+    Patch(
+        OPTIMIZER,
+        STRATEGIES,
+        "",
         "gradients are summed over the replicas before they are clipped or accumulated",
         sum_first,
         source_has("TFOptimizer._backend_update_step", SUMS),

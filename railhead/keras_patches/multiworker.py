@@ -146,7 +146,9 @@ def several_steps(trainer: Any, model: Any, step_function: Any) -> Callable[[Any
     """A function of an iterator that runs `steps_per_execution` steps, or as many as there are
     batches. It returns the results of the last one, and raises OutOfRangeError without a batch."""
     tf, steps = trainer.tf, model.steps_per_execution
-    graph = identity if model.run_eagerly else functools.partial(tf.function, reduce_retracing=True)
+
+    def graph(function: Any) -> Any:
+        return function if model.run_eagerly else tf.function(function, reduce_retracing=True)
 
     def one_step(batch: Any) -> Any:
         results = model.distribute_strategy.run(step_function, args=(batch,))
@@ -188,11 +190,6 @@ def several_steps(trainer: Any, model: Any, step_function: Any) -> Callable[[Any
 def undecorated(tf: Any, function: Callable[..., Any]) -> Any:
     """A function that AutoGraph leaves as it is."""
     return tf.autograph.experimental.do_not_convert(function)
-
-
-def identity(function: Any) -> Any:
-    """The function itself."""
-    return function
 
 
 def predict_in_order(trainer: Any) -> None:
@@ -256,11 +253,11 @@ def shuffle_alike(module: ModuleType) -> None:
 
         if self._shuffle is not True or context.global_seed() is not None:  # a script's own seed
             return make(self)
-        own, tf.random.shuffle = tf.random.shuffle, undecorated(tf, shuffle)
+        keras_shuffle, tf.random.shuffle = tf.random.shuffle, undecorated(tf, shuffle)
         try:
             return make(self)
         finally:
-            tf.random.shuffle = own
+            tf.random.shuffle = keras_shuffle
 
     adapter.get_tf_dataset = get_tf_dataset
 

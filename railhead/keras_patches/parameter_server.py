@@ -264,8 +264,8 @@ def checked(trainer: Any, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:
         if is_coordinated(self.distribute_strategy):
-            given = inspect.signature(method).bind_partial(self, *args, **options).arguments
-            check(trainer, self, given.get("callbacks"))
+            arguments = inspect.signature(method).bind_partial(self, *args, **options).arguments
+            check(trainer, self, arguments.get("callbacks"))
         return method(self, *args, **options)
 
     return call

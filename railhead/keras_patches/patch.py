@@ -81,13 +81,13 @@ def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.M
     where there is no such name or no source."""
 
     def is_needed(module: types.ModuleType) -> bool:
-        found: Any = module
-        for part in name.split("."):
-            found = getattr(found, part, None)
+        target: Any = module
+        for attribute in name.split("."):
+            target = getattr(target, attribute, None)
         import inspect  # loaded late: most ranks need none
 
         try:
-            return (text in inspect.getsource(found)) is expected
+            return (text in inspect.getsource(target)) is expected
         except (OSError, TypeError):
             return False
 
@@ -122,7 +122,7 @@ def known_versions() -> str:
 
 def major_minor(version: str) -> tuple[int, ...]:
     """(major, minor) of a version such as 3.15.1."""
-    return tuple(int(part) for part in version.split(".")[:2])
+    return tuple(int(number) for number in version.split(".")[:2])
 
 
 def keras_version() -> str:

@@ -118,11 +118,11 @@ def loads(load: Function, saved_as: Callable[[str], str]) -> Function:
 
     @functools.wraps(load)
     def find_and_load(*args: Any, **options: Any) -> Any:
-        given = inspect.signature(load).bind(*args, **options)
-        name = name_of(given.arguments["filepath"])
+        call = inspect.signature(load).bind(*args, **options)
+        name = name_of(call.arguments["filepath"])
         if name and not os.path.isfile(name) and os.path.exists(saved := saved_as(name)):
-            given.arguments["filepath"] = saved
-        return load(*given.args, **given.kwargs)
+            call.arguments["filepath"] = saved
+        return load(*call.args, **call.kwargs)
 
     return find_and_load
 
@@ -141,11 +141,11 @@ def patch_checkpoint(module: Any) -> None:
 
     @functools.wraps(init)
     def __init__(*args: Any, **options: Any) -> None:
-        given = inspect.signature(init).bind(*args, **options)
-        only_weights = given.arguments.get("save_weights_only", False)
-        path = given.arguments["filepath"]
-        given.arguments["filepath"] = weights_file(path) if only_weights else model_file(path)
-        init(*given.args, **given.kwargs)
+        call = inspect.signature(init).bind(*args, **options)
+        only_weights = call.arguments.get("save_weights_only", False)
+        path = call.arguments["filepath"]
+        call.arguments["filepath"] = weights_file(path) if only_weights else model_file(path)
+        init(*call.args, **call.kwargs)
 
     module.ModelCheckpoint.__init__ = __init__
 

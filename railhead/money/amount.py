@@ -53,8 +53,8 @@ class Amount:
         if self.known:
             little = self.high and not _rounded(self.high, digits)
             return f"less than {Decimal(1).scaleb(-digits):f} {unit}" if little else text
-        what = f"unknown: {', '.join(self.unknown)}"
-        return f"at least {low} {unit}; {what}" if self.low else what
+        unknown = f"unknown: {', '.join(self.unknown)}"
+        return f"at least {low} {unit}; {unknown}" if self.low else unknown
 
 
 def cents(usd: Decimal) -> Decimal:

@@ -148,7 +148,7 @@ def at_steps(existence: Existence, steps: Sequence[Step], now: datetime) -> list
 
 def bill(existences: Iterable[Existence], now: datetime) -> Bill:
     """The bill up to `now`, of what exists still and of what has ended."""
-    return Bill(tuple(_line(one, now) for one in existences))
+    return Bill(tuple(_line(existence, now) for existence in existences))
 
 
 def _line(existence: Existence, now: datetime) -> Line:

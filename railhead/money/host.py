@@ -79,16 +79,16 @@ def disk_parts(
     facts = COMMON_FACTS[cloud]
     if kind != facts.disk_type or facts.disk_includes is None:
         return
-    given, included = (disk.mbps, disk.iops), facts.disk_includes
-    for what, has, free in zip((THROUGHPUT, IOPS), given, included, strict=True):
+    limits, included = (disk.mbps, disk.iops), facts.disk_includes
+    for speed, has, free in zip((THROUGHPUT, IOPS), limits, included, strict=True):
         if has > free:
-            yield Part(what, rates.rate(what, kind, region), Decimal(has - free))
+            yield Part(speed, rates.rate(speed, kind, region), Decimal(has - free))
 
 
 def documented(parts: Iterable[Part], hosts: int) -> ClusterPrice:
     """The price of so many hosts, for the cluster document."""
     parts = tuple(parts)
-    amount = total(part.per_hour for part in parts) * hosts
+    amount = per_hour(parts, hosts)
     machine = parts[0].rate
     known = isinstance(machine, Price)
     return ClusterPrice(
@@ -118,11 +118,11 @@ def read(price: ClusterPrice | None, hosts: int) -> tuple[Part, ...]:
         return (Part(MACHINE, UnknownPrice(f"a price in {price.currency}", "not in USD")),)
     if price.parts:
         return tuple(map(read_part, price.parts))
-    what = "price of the machines"
+    name = "price of the machines"
     if price.per_hour is None:
-        return (Part(MACHINE, UnknownPrice(what, price.source)),)
+        return (Part(MACHINE, UnknownPrice(name, price.source)),)
     each = Decimal(str(price.per_hour)) / max(1, hosts)
-    return (Part(MACHINE, Price(what, each, each, "h", price.date, price.source)),)
+    return (Part(MACHINE, Price(name, each, each, "h", price.date, price.source)),)
 
 
 def read_part(part: PricePart) -> Part:
@@ -168,8 +168,8 @@ def describe(parts: Iterable[Part], hosts: int, hours: float | None = None) -> s
     parts = tuple(parts)
     whole = per_hour(parts, hosts)
     each = [f"{part.what} {part.per_hour.low:.3f}" for part in parts if part.per_hour.known]
-    what = f"{hosts} x {', '.join(each)}; " if len(parts) > 1 and each else ""
-    text = f"{whole.text('per hour')} ({what}{_sources(parts)})"
+    each_host = f"{hosts} x {', '.join(each)}; " if len(parts) > 1 and each else ""
+    text = f"{whole.text('per hour')} ({each_host}{_sources(parts)})"
     if hours is None or not whole.known:
         return text
     at_most = Amount.of((whole * Decimal(str(hours))).high)
@@ -182,9 +182,10 @@ def by_use(region: str | None, rates: Rates, *, bucket: bool) -> str:
     prices = {"traffic out": rates.rate(*SENT, region)}
     if bucket:
         prices = {"a bucket with its old versions": rates.rate(*OBJECTS, region), **prices}
-    known = [f"{what} at {rate.figure}" for what, rate in prices.items() if isinstance(rate, Price)]
-    unknown = [what for what, rate in prices.items() if isinstance(rate, UnknownPrice)]
-    return "not included: " + ", ".join(known + [f"{what} (unknown)" for what in unknown])
+    known = {name: rate.figure for name, rate in prices.items() if isinstance(rate, Price)}
+    texts = [f"{name} at {figure}" for name, figure in known.items()]
+    texts += [f"{name} (unknown)" for name in prices if name not in known]
+    return f"not included: {', '.join(texts)}"
 
 
 def _sources(parts: Iterable[Part]) -> str:

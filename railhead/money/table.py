@@ -74,10 +74,10 @@ class Rates:
     def rate(self, kind: str, item: str, region: str | None, *, spot: bool = False) -> Rate:
         """The price of one item."""
         market = SPOT if spot else ON_DEMAND
-        found = [row for row in self.rows if row.is_for(kind, item, region or "", market)]
-        if not found and self.others:
+        rows = [row for row in self.rows if row.is_for(kind, item, region or "", market)]
+        if not rows and self.others:
             return self.others.rate(kind, item, region, spot=spot)
-        return only(found, name_of(kind, item, region, spot=spot))
+        return only(rows, name_of(kind, item, region, spot=spot))
 
     def machine(
         self,
@@ -90,45 +90,45 @@ class Rates:
     ) -> Rate:
         """The price of a machine with its GPUs, a type and a number. Where the type has no row, its
         vCPUs (as many as the last number of its name, unless given) and GPUs are added up."""
-        own, (family, _, last) = replace(self, others=None), name.rpartition("-")
-        whole = own.rate("machine", name, region, spot=spot)
+        rates, (family, _, last) = replace(self, others=None), name.rpartition("-")
+        whole = rates.rate("machine", name, region, spot=spot)
         vcpus = vcpus or (int(last) if last.isdecimal() else None)
         if vcpus and family in {row.item for row in self.rows} and isinstance(whole, UnknownPrice):
-            parts = [(own.rate("vcpu", family, region, spot=spot), vcpus)]
+            parts = [(rates.rate("vcpu", family, region, spot=spot), vcpus)]
             if gpus:
-                parts.append((own.rate("gpu", gpus[0], region, spot=spot), gpus[1]))
+                parts.append((rates.rate("gpu", gpus[0], region, spot=spot), gpus[1]))
             whole = composed(whole.what, parts)
         if isinstance(whole, UnknownPrice) and whole.is_missing and self.others:
             return self.others.machine(name, region, gpus, vcpus, spot=spot)
         return whole
 
 
-def only(rows: list[Row], what: str) -> Rate:
+def only(rows: list[Row], name: str) -> Rate:
     """The price of the one row; unknown for none and for several."""
     if len(rows) == 1:
         return rows[0].price
     several = f"{len(rows)} rows match: {'; '.join(map(str, rows))}"
-    return UnknownPrice(what, several) if rows else UnknownPrice(what)
+    return UnknownPrice(name, several) if rows else UnknownPrice(name)
 
 
-def composed(what: str, parts: Iterable[tuple[Rate, int]]) -> Rate:
+def composed(name: str, parts: Iterable[tuple[Rate, int]]) -> Rate:
     """One price per hour of several, each with a number; unknown if one of them is. Its day is the
     oldest."""
     parts = list(parts)
     for rate, _ in parts:
         if isinstance(rate, UnknownPrice):
-            return UnknownPrice(what, rate.why)
+            return UnknownPrice(name, rate.why)
     prices = [rate for rate, _ in parts if isinstance(rate, Price)]
     amount = total(rate.amount * number for rate, number in parts)
     sources = ", ".join(dict.fromkeys(price.source for price in prices))
-    return Price(what, amount.low, amount.high, "h", min(price.day for price in prices), sources)
+    return Price(name, amount.low, amount.high, "h", min(price.day for price in prices), sources)
 
 
 def name_of(kind: str, item: str, region: str | None, *, spot: bool = False) -> str:
     """What is priced, in words: `spot price of g5.xlarge in eu-west-1`."""
     items = {"machine": item, "vcpu": f"a vCPU of {item}", "disk": f"a {item} disk"}
     items |= {"objects": "a bucket", "traffic": "traffic out"}
-    items |= {what: f"{what} of a {item} disk" for what in ("throughput", "iops")}
+    items |= {speed: f"{speed} of a {item} disk" for speed in ("throughput", "iops")}
     market = f"{SPOT} " if spot else ""
     place = "" if region == EVERYWHERE else f" in {region or 'no region'}"
     return f"{market}price of {items.get(kind, f'{kind} {item}')}{place}"

@@ -158,8 +158,8 @@ MUTANTS = [
     Mutant(
         what="hosts that are one computer are counted twice in the carbon of a run",
         file="railhead/documents/carbon/energy.py",
-        old="one.boot == other.boot and one.host != other.host",
-        new="one.boot == other.boot and one.host == other.host",
+        old="measurement.boot == other.boot and measurement.host != other.host",
+        new="measurement.boot == other.boot and measurement.host == other.host",
         caught_by=("tests/documents/test_carbon.py",),
     ),
     Mutant(

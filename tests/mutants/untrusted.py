@@ -22,8 +22,8 @@ MUTANTS = [
     Mutant(
         what="git runs the program of a repository among fetched results",
         file="railhead/documents/runs/local_names.py",
-        old="return HIDDEN + part[1:]",
-        new="return part",
+        old="return HIDDEN + name[1:]",
+        new="return name",
         caught_by=("tests/bootstrap/untrusted/test_local_names.py",),
     ),
     Mutant(

@@ -127,11 +127,11 @@ class Carbon:
 
     def of(self, seconds: float) -> Carbon:
         """That of a part of the run, in which all machines work as in all of it."""
-        part = seconds * self.machines / self.seconds if self.seconds else 0.0
+        share = seconds * self.machines / self.seconds if self.seconds else 0.0
         return replace(
             self,
-            gpu_kwh=self.gpu_kwh * part,
-            other_kwh=self.other_kwh * part,
+            gpu_kwh=self.gpu_kwh * share,
+            other_kwh=self.other_kwh * share,
             seconds=seconds * self.machines,
         )
 
@@ -183,29 +183,29 @@ def carbon_of(measured: Iterable[HostEnergy], grid: Grid | None) -> Carbon | Non
     if not hosts:
         return None
     pue = grid.pue if grid else 1.0
-    gpu = sum(one.gpu_joules or 0.0 for one in hosts)
-    other = sum(one.other_joules for one in hosts)
+    gpu = sum(host.gpu_joules or 0.0 for host in hosts)
+    other = sum(host.other_joules for host in hosts)
     return Carbon(
         METHOD,
         gpu_kwh=float(f"{gpu / JOULES * pue:.6g}"),
         other_kwh=float(f"{other / JOULES * pue:.6g}"),
-        seconds=round(sum(one.seconds for one in hosts), 1),
-        machines=len({one.boot for one in hosts}),
+        seconds=round(sum(host.seconds for host in hosts), 1),
+        machines=len({host.boot for host in hosts}),
         grid=grid,
-        notes=(*dict.fromkeys(one.note for one in hosts if one.note), LEFT_OUT),
+        notes=(*dict.fromkeys(host.note for host in hosts if host.note), LEFT_OUT),
     )
 
 
 def _one_per_machine(measured: Iterable[HostEnergy]) -> list[HostEnergy]:
     """The measurements without those of the same boot at the same time by another host."""
     kept: list[HostEnergy] = []
-    for one in sorted(measured, key=lambda one: -one.seconds):
-        if not any(_is_same_time(one, other) for other in kept):
-            kept.append(one)
+    for measurement in sorted(measured, key=lambda measurement: -measurement.seconds):
+        if not any(_is_same_time(measurement, other) for other in kept):
+            kept.append(measurement)
     return kept
 
 
-def _is_same_time(one: HostEnergy, other: HostEnergy) -> bool:
-    until = min(one.since + one.seconds, other.since + other.seconds)
-    overlap = until - max(one.since, other.since)
-    return one.boot == other.boot and one.host != other.host and overlap > 0
+def _is_same_time(measurement: HostEnergy, other: HostEnergy) -> bool:
+    until = min(measurement.since + measurement.seconds, other.since + other.seconds)
+    overlap = until - max(measurement.since, other.since)
+    return measurement.boot == other.boot and measurement.host != other.host and overlap > 0

@@ -37,7 +37,7 @@ OF_SETTINGS = ("off", "on")  # what false and true are in a setting of the train
 @cache
 def job_groups() -> Sequence[tuple[type[Any], Only | None]]:
     """What a job may have: the options of `fab train`, except which run it continues."""
-    start = (one.name for one in options_in(StartOptions) if one.name != "resume")
+    start = (opt.name for opt in options_in(StartOptions) if opt.name != "resume")
     return (
         (TargetOptions, only("hosts", "stack", "slots", "start")),
         (ProgramOptions, None),
@@ -50,7 +50,7 @@ def job_groups() -> Sequence[tuple[type[Any], Only | None]]:
 @cache
 def keys() -> Mapping[str, Option]:
     """The options of a job by key."""
-    return {one.flag: one for group, which in job_groups() for one in chosen(group, which)}
+    return {opt.flag: opt for group, selection in job_groups() for opt in chosen(group, selection)}
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def checked(table: Table, error: Error) -> Table:
 
 def from_table(group: type[T], options: Sequence[Option], table: Table, error: Error) -> T:
     """The group with these of its options as a job has them."""
-    values = {one.name: _value(one, table[one.flag], error) for one in options if one.flag in table}
+    values = {opt.name: _value(opt, table[opt.flag], error) for opt in options if opt.flag in table}
     return from_values(group, values, error)
 
 
@@ -120,20 +120,20 @@ def table_of(*groups: Any) -> Table:
     """The table of a job with these options: those that have no default value."""
     by_type = {type(group): group for group in groups}
     table = {}
-    for kind, which in job_groups():
-        for one in chosen(kind, which) if kind in by_type else ():
-            value = getattr(by_type[kind], one.name)
-            if value != one.default:
-                table[one.flag] = True if one.kind == "flag" else value
+    for kind, selection in job_groups():
+        for opt in chosen(kind, selection) if kind in by_type else ():
+            value = getattr(by_type[kind], opt.name)
+            if value != opt.default:
+                table[opt.flag] = True if opt.kind == "flag" else value
     return table
 
 
 def values_of(table: Table, error: Error) -> Table:
     """The values of a job's options, by the names that they have in Python. Raises as `checked`."""
     return {
-        one.name: not one.default if one.kind == "flag" else value
+        opt.name: not opt.default if opt.kind == "flag" else value
         for flag, value in checked(table, error).items()
-        for one in [keys()[flag]]
+        for opt in [keys()[flag]]
     }
 
 
@@ -142,7 +142,7 @@ def schema() -> Table:
     job = {
         "type": "object",
         "additionalProperties": False,
-        "properties": {key: _schema_of(one) for key, one in keys().items()},
+        "properties": {key: _schema_of(opt) for key, opt in keys().items()},
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -152,23 +152,23 @@ def schema() -> Table:
     }
 
 
-def _value(one: Option, value: Any, error: Error) -> Any:
+def _value(opt: Option, value: Any, error: Error) -> Any:
     """A value of a job as a value of Python."""
-    if one.kind == "flag":
+    if opt.kind == "flag":
         if not isinstance(value, bool):
-            raise error(f"{one.flag}: {shortened(value)} is neither true nor false")
-        return value is not one.default
-    if one.kind == "mapping" and isinstance(value, Mapping):
-        return {name: _item(one, inner) for name, inner in value.items()}
+            raise error(f"{opt.flag}: {shortened(value)} is neither true nor false")
+        return value is not opt.default
+    if opt.kind == "mapping" and isinstance(value, Mapping):
+        return {name: _item(opt, inner) for name, inner in value.items()}
     return value
 
 
-def _item(one: Option, value: Any) -> Any:
+def _item(opt: Option, value: Any) -> Any:
     """A value of a mapping; one value of a sweep's setting is not split."""
-    off, on = OF_SETTINGS if one.flag == "set" else ("false", "true")
+    off, on = OF_SETTINGS if opt.flag == "set" else ("false", "true")
     texts = [str(item) for item in value] if isinstance(value, list) else []
     text = (on if value else off) if isinstance(value, bool) else ",".join(texts) or value
-    return [text] if get_origin(one.item) is tuple else text
+    return [text] if get_origin(opt.item) is tuple else text
 
 
 def _merged(job: Any, typed: Any) -> Any:
@@ -178,31 +178,31 @@ def _merged(job: Any, typed: Any) -> Any:
 NUMBERS = {"int": "integer", "float": "number"}
 
 
-def _schema_of(one: Option) -> Table:
-    return {**dict(_type_of(one)), "description": plain(described(one))}
+def _schema_of(opt: Option) -> Table:
+    return {**dict(_type_of(opt)), "description": plain(described(opt))}
 
 
-def _type_of(one: Option) -> Iterator[tuple[str, Any]]:
+def _type_of(opt: Option) -> Iterator[tuple[str, Any]]:
     """The rules of an option in JSON Schema."""
     scalar = {"type": ["string", "number", "boolean", "array"]}
-    if one.kind == "flag":
+    if opt.kind == "flag":
         yield "type", "boolean"
-    elif one.kind == "mapping":
+    elif opt.kind == "mapping":
         yield "type", "object"
-        yield "additionalProperties", {"type": "number"} if one.item is float else scalar
-    elif one.kind == "list":
-        yield "type", ["array", "string"] if one.rule.separator else "array"
+        yield "additionalProperties", {"type": "number"} if opt.item is float else scalar
+    elif opt.kind == "list":
+        yield "type", ["array", "string"] if opt.rule.separator else "array"
         yield "items", {"type": "string"}
-    elif one.rule.bare is not None:
-        yield "type", [NUMBERS[one.kind], "boolean"]
-    elif one.kind in NUMBERS:
-        yield "type", [NUMBERS[one.kind], "string"] if one.rule.unit else NUMBERS[one.kind]
+    elif opt.rule.bare is not None:
+        yield "type", [NUMBERS[opt.kind], "boolean"]
+    elif opt.kind in NUMBERS:
+        yield "type", [NUMBERS[opt.kind], "string"] if opt.rule.unit else NUMBERS[opt.kind]
     else:
-        also = ["array", "object"] if one.rule.whole_with else ["array"]
-        yield "type", ["string", *also] if one.rule.joined else "string"
-    if one.rule.choices:
-        yield "enum", [*one.rule.choices, *([] if one.rule.bare is None else [True, False])]
-    if one.rule.at_least is not None and one.kind in NUMBERS:
-        yield "minimum", one.rule.at_least
-    if one.rule.at_most is not None and one.kind in NUMBERS:
-        yield "maximum", one.rule.at_most
+        also = ["array", "object"] if opt.rule.whole_with else ["array"]
+        yield "type", ["string", *also] if opt.rule.joined else "string"
+    if opt.rule.choices:
+        yield "enum", [*opt.rule.choices, *([] if opt.rule.bare is None else [True, False])]
+    if opt.rule.at_least is not None and opt.kind in NUMBERS:
+        yield "minimum", opt.rule.at_least
+    if opt.rule.at_most is not None and opt.kind in NUMBERS:
+        yield "maximum", opt.rule.at_most

@@ -113,7 +113,7 @@ def _option(declared: Any, annotation: Any) -> Option:
     default = {} if declared.default_factory is not MISSING else declared.default
     kind = annotation
     if get_origin(kind) in (Union, types.UnionType):
-        kind = next(one for one in get_args(kind) if one is not type(None))
+        kind = next(member for member in get_args(kind) if member is not type(None))
     origin, args = get_origin(kind), get_args(kind)
     if origin is tuple:
         name, item = "list", args[0]
@@ -139,7 +139,7 @@ def from_texts(group: type[T], texts: Mapping[str, Any], error: Error) -> T:
 
 def from_values(group: type[T], values: Mapping[str, Any], error: Error) -> T:
     """The group from Python values; a text is read as if it were typed. Raises as `from_texts`."""
-    rules = {one.name: one.rule for one in options_in(group)}
+    rules = {opt.name: opt.rule for opt in options_in(group)}
     whole = {
         name: _object(value, error)
         for name, value in values.items()
@@ -160,103 +160,103 @@ def text_value(value: object, error: Error) -> str:
 
 
 def _made(group: type[T], values: Mapping[str, Any], error: Error, read: Any) -> T:
-    known = {one.name: one for one in options_in(group)}
+    known = {opt.name: opt for opt in options_in(group)}
     read_values = {name: read(known[name], value, error) for name, value in values.items()}
     return group(**{name: value for name, value in read_values.items() if value is not None})
 
 
-def _typed(one: Option, text: Any, error: Error) -> Any:
+def _typed(opt: Option, text: Any, error: Error) -> Any:
     """The value of what was typed; None for the default."""
-    if one.kind == "flag":
-        return not one.default if text else None
+    if opt.kind == "flag":
+        return not opt.default if text else None
     if text is None or (not isinstance(text, str) and not text):
         return None
-    if one.kind == "mapping":
-        pairs = [_pair(one, item, error) for item in _items(one, text)]
-        return _mapping(one, pairs, error)
-    if one.kind == "list":
-        return tuple(_plain(one, item, error) for item in _items(one, text))
-    return _plain(one, text, error)
+    if opt.kind == "mapping":
+        pairs = [_pair(opt, item, error) for item in _items(opt, text)]
+        return _mapping(opt, pairs, error)
+    if opt.kind == "list":
+        return tuple(_plain(opt, item, error) for item in _items(opt, text))
+    return _plain(opt, text, error)
 
 
-def _items(one: Option, text: Any) -> list[str]:
+def _items(opt: Option, text: Any) -> list[str]:
     """The texts of a list: from a repeated option, or from one text with separators."""
     if isinstance(text, str):
-        split = text.split(one.rule.separator) if one.rule.separator else [text]
+        split = text.split(opt.rule.separator) if opt.rule.separator else [text]
         return [item.strip() for item in split if item.strip()]
     return list(text)
 
 
-def _pair(one: Option, text: str, error: Error) -> tuple[str, str]:
+def _pair(opt: Option, text: str, error: Error) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise error(f"--{one.flag} {shortened(text)}: write {one.rule.form}")
+        raise error(f"--{opt.flag} {shortened(text)}: write {opt.rule.form}")
     return name, value
 
 
-def _mapping(one: Option, pairs: Iterable[tuple[str, Any]], error: Error) -> dict[str, Any]:
+def _mapping(opt: Option, pairs: Iterable[tuple[str, Any]], error: Error) -> dict[str, Any]:
     values_by_name: dict[str, Any] = {}
     for name, value in pairs:
-        if name in values_by_name and one.rule.each_once:
-            raise error(f"--{one.flag} {name} is given twice: each name once")
-        values_by_name[name] = _item(one, name, value, error)
+        if name in values_by_name and opt.rule.each_once:
+            raise error(f"--{opt.flag} {name} is given twice: each name once")
+        values_by_name[name] = _item(opt, name, value, error)
     return values_by_name
 
 
-def _item(one: Option, name: str, value: Any, error: Error) -> Any:
+def _item(opt: Option, name: str, value: Any, error: Error) -> Any:
     """A value of a mapping: a text, a number, or several texts."""
-    if get_origin(one.item) is tuple:
+    if get_origin(opt.item) is tuple:
         split = isinstance(value, str)
-        texts = value.split(one.rule.separator) if split else _listed(value, error)
+        texts = value.split(opt.rule.separator) if split else _listed(value, error)
         items = dict.fromkeys(text_value(item, error).strip() for item in texts)
         if named := tuple(item for item in items if item):
             return named
-        raise error(f"--{one.flag} {shortened(f'{name}=')}: write {one.rule.form}")
-    if one.item is float:
-        return _plain(one, value, error, f" {name}")
+        raise error(f"--{opt.flag} {shortened(f'{name}=')}: write {opt.rule.form}")
+    if opt.item is float:
+        return _plain(opt, value, error, f" {name}")
     return text_value(value, error)
 
 
-def _plain(one: Option, value: Any, error: Error, of: str = "") -> Any:
+def _plain(opt: Option, value: Any, error: Error, of: str = "") -> Any:
     """The value of what is typed, or is read as if it were; `of` names it among several."""
     try:
-        return one.rule.parsed(str(value))
+        return opt.rule.parsed(str(value))
     except ValueError as wrong:
         if not isinstance(wrong, Unfit):  # of an integer with thousands of digits
-            wrong = Unfit(one.rule.wanted, value)
-        raise error(wrong.of(_shown(one) + of)) from None
+            wrong = Unfit(opt.rule.expected, value)
+        raise error(wrong.of(_shown(opt) + of)) from None
 
 
-def _valued(one: Option, value: Any, error: Error) -> Any:
+def _valued(opt: Option, value: Any, error: Error) -> Any:
     """The option's value from a Python value; None for the default."""
-    if one.rule.bare is not None and isinstance(value, bool):
-        return one.rule.bare if value else None
+    if opt.rule.bare is not None and isinstance(value, bool):
+        return opt.rule.bare if value else None
     if value is None:
         return None
-    if one.kind == "flag":
+    if opt.kind == "flag":
         if isinstance(value, (str, bytes)):
-            raise error(f"{one.name}: {shortened(value)} is neither True nor False")
+            raise error(f"{opt.name}: {shortened(value)} is neither True nor False")
         return bool(value)
-    if one.kind == "mapping":
-        return _mapping(one, _pairs(one, value, error), error)
+    if opt.kind == "mapping":
+        return _mapping(opt, _pairs(opt, value, error), error)
     if isinstance(value, str):
         # A list of texts is not one text, of which each character would be an item.
-        if one.kind == "list" and not one.rule.separator:
+        if opt.kind == "list" and not opt.rule.separator:
             raise error(f"{shortened(value)}: write a list, such as ['A', 'B']")
-        return _typed(one, text_value(value, error), error)
-    if one.kind == "list":
-        return tuple(_scalar(one, item, error) for item in _listed(value, error))
-    if one.rule.joined and not isinstance(value, os.PathLike):
-        return _joined(one, value, error)
-    return _scalar(one, value, error)
+        return _typed(opt, text_value(value, error), error)
+    if opt.kind == "list":
+        return tuple(_scalar(opt, item, error) for item in _listed(value, error))
+    if opt.rule.joined and not isinstance(value, os.PathLike):
+        return _joined(opt, value, error)
+    return _scalar(opt, value, error)
 
 
-def _pairs(one: Option, value: Any, error: Error) -> Iterable[tuple[str, Any]]:
+def _pairs(opt: Option, value: Any, error: Error) -> Iterable[tuple[str, Any]]:
     """The names and values of a mapping, or of a list of texts such as NAME=VALUE."""
     if isinstance(value, Mapping):
         return [(text_value(name, error), inner) for name, inner in value.items()]
     if isinstance(value, (list, tuple)):
-        return [_pair(one, text_value(text, error), error) for text in value]
+        return [_pair(opt, text_value(text, error), error) for text in value]
     raise error(f"{shortened(value)}: write a mapping, such as {{'name': 1}}")
 
 
@@ -276,20 +276,20 @@ def _object(value: Mapping[Any, Any], error: Error) -> str:
         raise error(f"{shortened(value)}: write what JSON can have: {wrong}") from None
 
 
-def _joined(one: Option, value: Any, error: Error) -> str:
+def _joined(opt: Option, value: Any, error: Error) -> str:
     """A list as one text; a mapping as the arguments of a program."""
     if isinstance(value, Mapping):
-        value = [item for name, given in value.items() for item in (f"--{name}", given)]
+        value = [item for name, argument in value.items() for item in (f"--{name}", argument)]
     texts = [text_value(item, error) for item in _listed(value, error)]
-    return shlex.join(texts) if one.rule.joined == " " else one.rule.joined.join(texts)
+    return shlex.join(texts) if opt.rule.joined == " " else opt.rule.joined.join(texts)
 
 
-def _scalar(one: Option, value: Any, error: Error) -> Any:
+def _scalar(opt: Option, value: Any, error: Error) -> Any:
     """A text or a number, read as if it were typed; a whole number may be of any integer type."""
-    if one.item is int and not isinstance(value, (str, bool)):
+    if opt.item is int and not isinstance(value, (str, bool)):
         with contextlib.suppress(TypeError):
             value = operator.index(value)
-    return _plain(one, text_value(value, error) if one.item is str else value, error)
+    return _plain(opt, text_value(value, error) if opt.item is str else value, error)
 
 
 def typed_texts(value: Any) -> list[str]:
@@ -301,19 +301,19 @@ def typed_texts(value: Any) -> list[str]:
     return [number_text(item) for item in (value if isinstance(value, tuple) else (value,))]
 
 
-def _shown(one: Option) -> str:
-    return one.name.upper() if one.rule.positional else f"--{one.flag}"
+def _shown(opt: Option) -> str:
+    return opt.name.upper() if opt.rule.positional else f"--{opt.flag}"
 
 
-def described(one: Option) -> str:
+def described(opt: Option) -> str:
     """What an option means, in Markdown: its text, its bounds and its default."""
-    commas = one.kind == "list" and one.rule.separator == ","
-    texts = [one.rule.text, "repeatable" * one.repeats, "separated by commas" * commas]
-    texts.append(one.rule.bounds)
-    if one.rule.unit and one.rule.bounds:
-        texts[-1] += f" {rule.UNITS[one.rule.unit]}, or as 30m"
-    if isinstance(one.default, (int, float, str)) and one.kind != "flag":
-        texts.append(f"default: `{number_text(one.default)}`")
+    commas = opt.kind == "list" and opt.rule.separator == ","
+    texts = [opt.rule.text, "repeatable" * opt.repeats, "separated by commas" * commas]
+    texts.append(opt.rule.bounds)
+    if opt.rule.unit and opt.rule.bounds:
+        texts[-1] += f" {rule.UNITS[opt.rule.unit]}, or as 30m"
+    if isinstance(opt.default, (int, float, str)) and opt.kind != "flag":
+        texts.append(f"default: `{number_text(opt.default)}`")
     return "; ".join(filter(None, texts))
 
 
@@ -335,14 +335,16 @@ class Only:
     notes: Mapping[str, str]
 
 
-def chosen(group: type[Any], which: Only | None) -> Sequence[Option]:
+def chosen(group: type[Any], selection: Only | None) -> Sequence[Option]:
     """The options of a group that a task has, in their order."""
-    if which is None:
+    if selection is None:
         return options_in(group)
-    return [_noted(one, which.notes) for one in options_in(group) if one.name in which.names]
+    return [
+        _noted(opt, selection.notes) for opt in options_in(group) if opt.name in selection.names
+    ]
 
 
-def _noted(one: Option, notes: Mapping[str, str]) -> Option:
-    if one.name not in notes:
-        return one
-    return replace(one, rule=replace(one.rule, text=notes[one.name]))
+def _noted(opt: Option, notes: Mapping[str, str]) -> Option:
+    if opt.name not in notes:
+        return opt
+    return replace(opt, rule=replace(opt.rule, text=notes[opt.name]))

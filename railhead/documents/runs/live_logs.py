@@ -55,7 +55,7 @@ class LiveUploads:
 def joined(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[bytes]:
     """The parts of a log in their order, each byte once; a line in place of missing parts."""
     end = 0
-    for piece, data in sorted(pieces, key=lambda one: one[0].begin):
+    for piece, data in sorted(pieces, key=lambda pair: pair[0].begin):
         if piece.begin > end:
             lost = f"{piece.begin - end:,} or more bytes"
             yield f"\n[{lost} of the log are not in the bucket]\n".encode()

@@ -38,14 +38,14 @@ FILES, FOLDERS = (re.compile("|".join(x.values()), re.DOTALL) for x in (FILES_OF
 def local_name(path: str) -> str:
     """The path of a received file below its folder on the user's computer."""
     *folders, name = path.split("/")
-    return "/".join([*(_changed(part, FOLDERS) for part in folders), _changed(name, FILES)])
+    return "/".join([*(_changed(folder, FOLDERS) for folder in folders), _changed(name, FILES)])
 
 
-def _changed(part: str, of_tools: re.Pattern[str]) -> str:
+def _changed(name: str, of_tools: re.Pattern[str]) -> str:
     """A name between slashes; compared as some file systems do: without case, in any form, and
     without characters of no width."""
-    seen = "".join(char for char in part if unicodedata.category(char) != "Cf")
+    seen = "".join(char for char in name if unicodedata.category(char) != "Cf")
     plain = unicodedata.normalize("NFKC", seen).casefold().rstrip(". ")
-    if plain.startswith(".") and part not in DATA:
-        return HIDDEN + part[1:]
-    return part + CHANGED if of_tools.fullmatch(plain) else part
+    if plain.startswith(".") and name not in DATA:
+        return HIDDEN + name[1:]
+    return name + CHANGED if of_tools.fullmatch(plain) else name

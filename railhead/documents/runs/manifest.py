@@ -27,11 +27,11 @@ def fault(path: str) -> str:
     if not plain and any(unicodedata.category(char) in FORBIDDEN for char in path):
         return "has control characters or is not UTF-8"
     parts = path.split("/")
-    if any(part in ("", ".", "..") for part in parts):
+    if any(name in ("", ".", "..") for name in parts):
         return "is not a plain path below its folder"
     if len(parts) > DEPTH:
         return f"is more than {DEPTH} folders deep"
-    if len(path.encode()) > NAME or any(len(part.encode()) > PART for part in parts):
+    if len(path.encode()) > NAME or any(len(name.encode()) > PART for name in parts):
         return f"is longer than {NAME} bytes, or {PART} between two slashes"
     return ""
 

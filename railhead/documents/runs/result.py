@@ -81,8 +81,12 @@ class Attempt:
     def summary(self) -> str:
         """One line, with text from the host."""
         if self.kind != "keras":
-            at = "its checkpoint files" if self.from_step is None else f"step {self.from_step}"
-            return f"{str(self.cause)[:LINE]} ({self._who}): started again from {at}{self._on}"
+            checkpoint = (
+                "its checkpoint files" if self.from_step is None else f"step {self.from_step}"
+            )
+            return (
+                f"{str(self.cause)[:LINE]} ({self._who}): started again from {checkpoint}{self._on}"
+            )
         last = " ".join(self.culprit.lines[-1:])[:LINE]
         return f"Keras {self.keras} failed ({last}): started again with Keras {self.other_keras}"
 

@@ -327,8 +327,8 @@ class RunDocument:
     def secret_files(self, host: int) -> list[str]:
         """The names of the files with secrets on a host: one for each rank, on the chief also that
         of the supervisor."""
-        own = ["secrets.json"] if host == 0 else []
-        return own + [f"secrets-{rank}.json" for rank in self.ranks_of(host)]
+        of_supervisor = ["secrets.json"] if host == 0 else []
+        return of_supervisor + [f"secrets-{rank}.json" for rank in self.ranks_of(host)]
 
     def host_of(self, rank: int) -> int:
         """The index of the host that runs `rank`."""

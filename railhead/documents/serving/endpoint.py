@@ -111,6 +111,6 @@ class ServingStatus:
     def health(self) -> Health | None:
         """The health; None if no version is ready."""
         versions = self.model_version_status
-        ready = [int(one.version) for one in versions if one.state == "AVAILABLE"]
+        ready = [int(version.version) for version in versions if version.state == "AVAILABLE"]
         failed = {v.version: v.status.error_message for v in versions if v.status.error_message}
         return Health(max(ready), failed=failed) if ready else None

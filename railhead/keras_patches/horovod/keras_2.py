@@ -35,8 +35,8 @@ def patch_keras(module: types.ModuleType) -> None:
     keras.Variable.ref = not_converted(lambda self: self._value.ref())
     base = base_optimizer.BaseOptimizer
     for optimizer in (base, *subclasses(base)):
-        if isinstance(own := vars(optimizer).get("variables"), property):
-            optimizer.variables = callable_too(own)
+        if isinstance(variables := vars(optimizer).get("variables"), property):
+            optimizer.variables = callable_too(variables)
     names.patch_optimizer(base_optimizer)
     names.patch_metric(keras)
     EpochIterator.__init__ = with_whole_steps(EpochIterator.__init__)

@@ -163,11 +163,11 @@ def patch_optimizer(module: types.ModuleType) -> None:
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
         # All ranks must see the same gradients before it looks for values that are not finite.
         inner = getattr(self.inner_optimizer, "horovod_gradients", None)
-        own = functools.partial(scaled_apply, self)
+        apply_scaled = functools.partial(scaled_apply, self)
         if inner is None:
-            own(grads, trainable_variables)
+            apply_scaled(grads, trainable_variables)
         else:
-            inner.apply(self, own, grads, trainable_variables)
+            inner.apply(self, apply_scaled, grads, trainable_variables)
 
     LossScaleOptimizer.apply = apply
 
@@ -282,8 +282,8 @@ def load_model(
     """A saved model with a distributed optimizer, in the state in which it was saved."""
     if legacy_opts:
         raise ValueError(" ".join(LEGACY.split()))
-    own = {cls.__name__: cls for cls in custom_optimizers or ()}
-    model = keras.models.load_model(filepath, custom_objects={**own, **(custom_objects or {})})
+    classes = {cls.__name__: cls for cls in custom_optimizers or ()}
+    model = keras.models.load_model(filepath, custom_objects={**classes, **(custom_objects or {})})
     saved = model.optimizer
     if saved is not None:
         # `wrap_optimizer` expects a class, and calls it.

@@ -108,8 +108,8 @@ class Reductions:
         @not_converted
         def reduced(gradients: Any, variables: Any, use_generic_names: bool = False) -> list[Any]:
             if groups is None:
-                own = tensorflow_variables(list(variables))
-                return marked(reduce(gradients, own, use_generic_names))
+                shared = tensorflow_variables(list(variables))
+                return marked(reduce(gradients, shared, use_generic_names))
             gradients = densified(gradients) if sparse_as_dense else list(gradients)
             return marked(reduce(gradients, split(gradients, variables), use_generic_names))
 
@@ -170,15 +170,15 @@ def members(groups: int | list[Any], gradients: Sequence[Any], variables: Any) -
     if isinstance(groups, list):
         alone = list(dense)
         for group in groups:
-            own = {variable.ref() for variable in group}
-            lists.append([index for index in alone if variables[index].ref() in own])
+            refs = {variable.ref() for variable in group}
+            lists.append([index for index in alone if variables[index].ref() in refs])
             alone = [index for index in alone if index not in lists[-1]]
     else:
         alone, (size, larger) = [], divmod(len(dense), groups)
         starts = [number * size + min(number, larger) for number in range(groups + 1)]
         lists = [dense[a:b] for a, b in zip(starts, starts[1:], strict=False)]
     lists += [[index] for index in present if index in alone or index not in dense]
-    return [own for indices in lists for own in _of_one_type(indices, gradients)]
+    return [refs for indices in lists for refs in _of_one_type(indices, gradients)]
 
 
 def _of_one_type(indices: list[int], gradients: Sequence[Any]) -> list[list[int]]:
