@@ -97,8 +97,7 @@ def areas(cloud: str, known: Collection[Place]) -> list[Area]:
     name = CLOUDS[cloud].areas
     if name is None:
         return []
-    found: list[Area] = base.load(name)(known)
-    return found
+    return list(base.load(name)(known))
 
 
 def clouds_with_areas() -> list[str]:

@@ -112,7 +112,7 @@ class Cost:
     """A cost that continues while the instances are stopped: `amount` in USD per day or month,
     None where it is unknown. `source` names the price list and its date."""
 
-    what: str
+    description: str
     amount: float | None
     command: Command
     per: str = "day"
@@ -187,7 +187,7 @@ def load(name: str) -> Any:
 @through_outages()
 def wait_for_state(
     cloud: HasStates,
-    wanted: Collection[str],
+    targets: Collection[str],
     *,
     report: Reporter = lambda _: None,
     limit: float = SETTLE_SECONDS,
@@ -211,9 +211,9 @@ def wait_for_state(
         before, states = describe_states(states), cloud.instance_states()
         if (line := describe_states(states)) not in (before, ""):
             report(line)
-        reached = reached + 1 if all(s.state in wanted for s in states.values()) else 0
+        reached = reached + 1 if all(s.state in targets for s in states.values()) else 0
         started.update(name for name, s in states.items() if s.state == "starting")
-        fell_back = "running" in wanted and any(states[name].state in STOPPED for name in started)
+        fell_back = "running" in targets and any(states[name].state in STOPPED for name in started)
         needed = 1 if all(s.certain for s in states.values()) else 2
         return reached >= needed or fell_back
 

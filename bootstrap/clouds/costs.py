@@ -42,9 +42,9 @@ def bucket_per_day(cloud: str, region: str | None, contents: BucketContents) -> 
     return per_day(bucket_rate(cloud, region), gigabytes) if contents.whole else None
 
 
-def disk(what: str, usd_per_day: float | None) -> Cost:
+def disk(description: str, usd_per_day: float | None) -> Cost:
     """A disk of a stack."""
-    return Cost(what, usd_per_day, Command("teardown", destroy=True))
+    return Cost(description, usd_per_day, Command("teardown", destroy=True))
 
 
 def bucket(store: Store, region: str | None, cloud: str) -> Iterator[Cost]:

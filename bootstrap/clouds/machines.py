@@ -136,6 +136,6 @@ def remove_deadlines(place: Place, cluster: str, ids: Collection[str]) -> list[s
     return remove(place, cluster, ids)
 
 
-def too_many(what: str) -> RailheadError:
+def too_many(subject: str) -> RailheadError:
     """The error for a list with too many pages."""
-    return RailheadError(f"{what}: the list has more than {MOST_PAGES} pages")
+    return RailheadError(f"{subject}: the list has more than {MOST_PAGES} pages")

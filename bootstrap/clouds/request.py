@@ -69,13 +69,11 @@ class Part:
     """Rights that one part of a stack needs.
 
     Attributes:
-        what: for people: "machines".
         rights: names of actions or permissions, separated by spaces.
         resource: on AWS, the ARN that they apply to; {account} and {region} are replaced.
         when: whether a stack with this config needs it.
     """
 
-    what: str
     rights: str
     resource: str = "*"
     when: Callable[[Mapping[str, str]], bool] = always

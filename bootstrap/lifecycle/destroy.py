@@ -395,9 +395,11 @@ def resources_to_destroy(
 ) -> list[str]:
     """What a destroy removes, for the user to confirm."""
     hosts = [f"  machine {h.name} ({h.id or h.address}) with its disk" for h in inventory.hosts]
-    others = [f"  {cost.what}" for cost in costs if not cost.what.startswith("bucket")]
+    others = [
+        f"  {cost.description}" for cost in costs if not cost.description.startswith("bucket")
+    ]
     how = "  with all that is in it: " if with_bucket else "  stays if it has more than wheels: "
-    buckets = [how + cost.what for cost in costs if cost.what.startswith("bucket")]
+    buckets = [how + cost.description for cost in costs if cost.description.startswith("bucket")]
     rest = (
         ["  the stack's network, keys, roles and deadline"]
         if not inventory.kind.this_machine

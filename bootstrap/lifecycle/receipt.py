@@ -71,7 +71,8 @@ def billing_lines(costs: Iterable[Cost], target: Mapping[str, str]) -> list[Line
     """The costs that continue after the machines are stopped, and the command that ends them;
     `target` names the stack."""
     return [
-        Line("bills", f"{c.what}: {price(c)}; ends with: {c.command.plus(**target)}") for c in costs
+        Line("bills", f"{c.description}: {price(c)}; ends with: {c.command.plus(**target)}")
+        for c in costs
     ]
 
 

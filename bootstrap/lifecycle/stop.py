@@ -68,4 +68,4 @@ def stop(
         report(f"cost so far: {bill.so_far(noted, time.time())}")
     for cost in cloud.costs():
         ends = cost.command.plus(**inventory.target)
-        report(f"still bills: {cost.what}: {price(cost)}; {ends} ends it")
+        report(f"still bills: {cost.description}: {price(cost)}; {ends} ends it")

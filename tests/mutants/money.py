@@ -103,8 +103,8 @@ MUTANTS = [
     Mutant(
         what="rows of Google's bill that did not come cost nothing",
         file="bootstrap/clouds/gcp/bigquery.py",
-        old="if len(found) != expected:",
-        new="if len(found) > expected:",
+        old="if len(rows) != expected:",
+        new="if len(rows) > expected:",
         caught_by=("tests/bootstrap/clouds/test_gcp_bill.py",),
     ),
     Mutant(

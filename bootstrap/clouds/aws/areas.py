@@ -75,8 +75,8 @@ def areas(known: Collection[Place]) -> list[Area]:
 def _unlisted(known: Collection[Place], current: str, enabled: Collection[str]) -> list[Area]:
     """The accounts and regions of `known` that these credentials do not see."""
     others = {f"account {place.account}" for place in known if place.account} - {current}
-    own = [place for place in known if f"account {place.account}" not in others]
-    missing = {place.region for place in own if place.region} - {*enabled}
+    regions = {place.region for place in known if f"account {place.account}" not in others}
+    missing = {region for region in regions if region} - {*enabled}
     why = f"a stack or a record is there, and these credentials are those of {current}"
     return [
         *(Unlisted(name, why) for name in sorted(others)),
@@ -115,7 +115,7 @@ class Region:
     def lists(self) -> Lists:
         """What is listed in a region, machines first."""
         kinds = (DISK, SNAPSHOT, ADDRESS, *NETWORK)
-        others = {kind.what: partial(self._listed, kind) for kind in kinds}
+        others = {kind.name: partial(self._listed, kind) for kind in kinds}
         return {MACHINE: self._machines, SCHEDULE: self._schedules, **others}
 
     def _made(self, kind: str, id_: str, tags: Mapping[str, str], calls: list[Call]) -> Resource:
@@ -125,30 +125,30 @@ class Region:
 
     def _machines(self) -> Iterator[Resource]:
         instances = self._instances()
-        unbounded = self._unbounded([one for one in instances if one.state == "running"])
+        unbounded = self._unbounded([i.InstanceId for i in instances if i.state == "running"])
         for instance in instances:
-            own = instance.InstanceId
-            calls = [Call("ec2", "terminate_instances", {"InstanceIds": [own]})]
+            id_ = instance.InstanceId
+            calls = [Call("ec2", "terminate_instances", {"InstanceIds": [id_]})]
             yield replace(
-                self._made(MACHINE, own, instance.tags, calls),
+                self._made(MACHINE, id_, instance.tags, calls),
                 place=instance.Placement.AvailabilityZone,
                 details=f"{instance.InstanceType}{' spot' if instance.is_spot else ''}, "
-                f"{instance.state}{NO_DEADLINE if own in unbounded else ''}",
+                f"{instance.state}{NO_DEADLINE if id_ in unbounded else ''}",
                 since=moment(instance.LaunchTime),
                 usd_per_day=self._price(instance),
             )
 
-    def _unbounded(self, running: Sequence[Instance]) -> set[str]:
-        """The ids of machines that run and that no schedule ends later. Where schedules are not
-        shown, none: the list of schedules reports that."""
+    def _unbounded(self, running: Sequence[str]) -> set[str]:
+        """Those of the machines that run, by id, which no schedule ends later. Where schedules are
+        not shown, none: the list of schedules reports that."""
         try:
             names = list(self._schedule_names()) if running else []
             ends = {name.rpartition("-i-")[2]: self._end_of(name) for name in names}
         except Refused:
             return set()
         now = datetime.now(timezone.utc)
-        owns = [one.InstanceId for one in running]
-        return {own for own in owns if not (at := ends.get(own.removeprefix("i-"))) or at <= now}
+        ends_of = {id_: ends.get(id_.removeprefix("i-")) for id_ in running}
+        return {id_ for id_, end in ends_of.items() if end is None or end <= now}
 
     def _end_of(self, name: str) -> datetime | None:
         values = self.client("scheduler", "get_schedule", Name=name)
@@ -170,25 +170,28 @@ class Region:
         return per_day(shipped("aws").machine(kind, self.name, spot=spot))
 
     def _listed(self, kind: Kind) -> Iterator[Resource]:
-        for one in described(self.client, kind, "tag-key", CLUSTER, ID):
-            made = self._made(kind.what, str(one[kind.id]), tags_of(one), list(kind.calls(one)))
-            details, usd = self._bill(kind, one)
-            since = moment(one.get(kind.since)) if kind.since else ""
-            yield replace(made, details=details, usd_per_day=usd, since=since)
+        for item in described(self.client, kind, "tag-key", CLUSTER, ID):
+            calls = list(kind.calls(item))
+            details, usd = self._bill(kind, item)
+            yield replace(
+                self._made(kind.name, str(item[kind.id]), tags_of(item), calls),
+                details=details,
+                usd_per_day=usd,
+                since=moment(item.get(kind.since)) if kind.since else "",
+            )
 
-    def _bill(self, kind: Kind, one: Described) -> tuple[str, float | None]:
+    def _bill(self, kind: Kind, item: Described) -> tuple[str, float | None]:
         """What is billed of a resource, for people and in USD per day."""
         if kind is DISK:
-            volume = str(one.get("VolumeType", ""))
-            disk = DiskSpec(one["Size"], one.get("Throughput", 0), one.get("Iops", 0))
+            volume = str(item.get("VolumeType", ""))
+            disk = DiskSpec(item["Size"], item.get("Throughput", 0), item.get("Iops", 0))
             usd = disk_per_day(disk, "aws", volume, self.name)
-            return f"{one['Size']} GB {volume}, {one.get('State', '')}", usd
+            return f"{item['Size']} GB {volume}, {item.get('State', '')}", usd
         if kind is SNAPSHOT:  # billed by the blocks that changed: EC2 does not report how many
-            return f"of a disk of {one.get('VolumeSize', 0)} GB", None
+            return f"of a disk of {item.get('VolumeSize', 0)} GB", None
         if kind is ADDRESS:
-            return str(one.get("PublicIp", "")), per_day(
-                shipped("aws").rate(*ADDRESS_PRICE, self.name)
-            )
+            usd = per_day(shipped("aws").rate(*ADDRESS_PRICE, self.name))
+            return str(item.get("PublicIp", "")), usd
         return "", 0.0
 
     def _schedules(self) -> Iterator[Resource]:
@@ -204,7 +207,7 @@ class Region:
 
     def _schedule_names(self) -> Iterator[str]:
         for page in answers(self.client, "scheduler", "list_schedules", NamePrefix=PREFIX):
-            yield from (str(one["Name"]) for one in page["Schedules"])
+            yield from (str(schedule["Name"]) for schedule in page["Schedules"])
 
     def _tags_of_role(self, role: str) -> dict[str, str]:
         try:
@@ -302,13 +305,13 @@ def _remove_bucket(store: S3, with_content: bool) -> None:
 
 def _ends_bucket(name: str, region: str, versions: int) -> str:
     """The commands that remove a bucket: S3 has none that removes old versions with it."""
-    own = {"Bucket": name}
-    remove = Call("s3", "delete_bucket", own).typed(region)
+    bucket = {"Bucket": name}
+    remove = Call("s3", "delete_bucket", bucket).typed(region)
     if not versions:
         return remove
-    every = Call("s3", "list_object_versions", own).typed(region) + QUERY
-    one = Call("s3", "delete_object", own).typed(region) + VERSION
-    return every + " | while " + READ + "; do " + one + "; done && " + remove
+    list_versions = Call("s3", "list_object_versions", bucket).typed(region) + QUERY
+    remove_version = Call("s3", "delete_object", bucket).typed(region) + VERSION
+    return f"{list_versions} | while {READ}; do {remove_version}; done && {remove}"
 
 
 def with_tags(resource: Resource, tags: Mapping[str, str]) -> Resource:

@@ -77,13 +77,13 @@ def billed(
         GroupBy=[{"Type": "TAG", "Key": ID}],
         Filter={"Not": {"Tags": {"Key": ID, "MatchOptions": ["ABSENT"]}}},
     )
-    found: dict[str, Amount] = {}
+    by_id: dict[str, Amount] = {}
     for group in (group for page in listed for span in page.ResultsByTime for group in span.Groups):
-        own_id = group.Keys[0].partition("$")[2]
-        found[own_id] = found.get(own_id, Amount()) + _amount(group.Metrics[METRIC])
-    if not found:
+        stack_id = group.Keys[0].partition("$")[2]
+        by_id[stack_id] = by_id.get(stack_id, Amount()) + _amount(group.Metrics[METRIC])
+    if not by_id:
         report(f"the tag {ID} is not active for cost allocation, or not for a day")
-    return found
+    return by_id
 
 
 def _amount(figure: Figure) -> Amount:

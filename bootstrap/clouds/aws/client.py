@@ -85,10 +85,7 @@ def _clients(_login: object) -> Callable[[str | None, str], Any]:
 
 
 def _not_installed() -> NoCredentials:
-    return NoCredentials(
-        "boto3, the SDK of AWS, is not installed",
-        hint=ADD_STACKS,
-    )
+    return NoCredentials("boto3, the SDK of AWS, is not installed", hint=ADD_STACKS)
 
 
 def ask(kind: type[T], client: AwsClient, service: str, operation: str, **parameters: Any) -> T:

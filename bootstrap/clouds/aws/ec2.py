@@ -64,9 +64,9 @@ class Group:
     GroupId: str
 
 
-def seconds_of(at: object) -> float | None:
+def seconds_of(time: object) -> float | None:
     """A time of EC2 as seconds since 1970; None where it has none."""
-    return at.timestamp() if isinstance(at, datetime) else None
+    return time.timestamp() if isinstance(time, datetime) else None
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class Instance:
     @property
     def created(self) -> float | None:
         """When its first disk was attached; seconds since 1970."""
-        times = [at for disk in self.BlockDeviceMappings if (at := seconds_of(disk.Ebs.AttachTime))]
-        return min(times, default=None)
+        times = [seconds_of(device.Ebs.AttachTime) for device in self.BlockDeviceMappings]
+        return min(filter(None, times), default=None)
 
     @property
     def stopped(self) -> float | None:
         """When it was stopped or terminated last, by EC2's text: `(2026-11-01 10:00:00 GMT)`."""
-        found = STOPPED_AT.search(self.StateTransitionReason)
-        return seconds(f"{found[1]}Z") if found else None
+        match = STOPPED_AT.search(self.StateTransitionReason)
+        return seconds(f"{match[1]}Z") if match else None
 
     @property
     def is_spot(self) -> bool:
@@ -229,7 +229,8 @@ def account(client: AwsClient) -> str:
 
 def enabled_regions(client: AwsClient) -> list[str]:
     """The regions that are enabled in the account."""
-    return [one.RegionName for one in ask(Regions, client, "ec2", "describe_regions").Regions]
+    answer = ask(Regions, client, "ec2", "describe_regions")
+    return [region.RegionName for region in answer.Regions]
 
 
 def reservations(client: AwsClient, **filters: Collection[str]) -> Iterator[Reservation]:

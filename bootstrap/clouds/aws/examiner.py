@@ -16,6 +16,7 @@ from ..examination import ADMINISTRATOR, clock_check, quota_check, rights_check
 from ..request import StackRequest
 from . import launch_checks, rights
 from .client import UNAUTHORIZED, AwsClient, ask, connect, credentials_end
+from .simulation import Decision, simulate
 
 IDENTITY = "aws sts get-caller-identity"
 # Resources of EC2 that a policy may name; their ids are examples.
@@ -23,8 +24,6 @@ EC2_KINDS = (
     "instance", "volume", "network-interface", "vpc", "subnet", "security-group",
     "internet-gateway", "route-table", "vpc-endpoint", "key-pair", "placement-group",
 )  # fmt: skip
-ACTIONS = 50  # in one request to simulate a policy
-PAGES = 20  # of one simulation
 VPCS = "L-F678F1CE"  # the quota "VPCs per Region"
 NETWORK = "aws:ec2/vpc:Vpc"
 # Calls of EC2 that change nothing with DryRun, and refer to no resource: for users who may not
@@ -57,49 +56,6 @@ class GetRole:
     """The answer to GetRole."""
 
     Role: Role
-
-
-@dataclass(frozen=True)
-class OfOrganization:
-    """Whether the policies of the organisation (SCPs) allow an action."""
-
-    AllowedByOrganizations: bool = True
-
-
-@dataclass(frozen=True)
-class OfResource:
-    """The decision about one action on one resource."""
-
-    EvalResourceDecision: str = ""
-    MissingContextValues: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """The decision about one action."""
-
-    EvalActionName: str
-    EvalDecision: str
-    MissingContextValues: tuple[str, ...] = ()
-    ResourceSpecificResults: tuple[OfResource, ...] = ()
-    OrganizationsDecisionDetail: OfOrganization = OfOrganization()
-
-    @property
-    def is_conditional(self) -> bool:
-        """Whether it depends on what is not known here. IAM names conditions in one place where no
-        resource is named, in another where one is."""
-        of_resources = self.ResourceSpecificResults
-        missing = [self.MissingContextValues, *(one.MissingContextValues for one in of_resources)]
-        return any(missing) or any(o.EvalResourceDecision == "allowed" for o in of_resources)
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """The answer to SimulatePrincipalPolicy."""
-
-    EvaluationResults: tuple[Simulated, ...] = ()
-    IsTruncated: bool = False
-    Marker: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,8 +126,8 @@ def _rights(request: StackRequest, identity: Identity, client: AwsClient) -> Ite
         decisions = [
             decision
             for arn, names in needed.items()
-            for one, own in _examples(arn, names, request)
-            for decision in _simulate(client, principal, [one], own)
+            for example, applicable in _examples(arn, names, request)
+            for decision in simulate(client, principal, [example], applicable)
         ]
     except Refused as error:
         yield _by_dry_runs(client, request, error)
@@ -185,10 +141,9 @@ def _examples(
 ) -> Iterator[tuple[str, list[str]]]:
     """An ARN as one of this stack would be, and the rights that apply to it: a policy may be for
     the names of one cluster, and that of a bucket has other rights than its objects."""
-    own = request.config.get("bucket_name") if arn == rights.BUCKETS else None
     example = arn.replace("*", f"{request.config.get('name', 'x')}-x") if arn != "*" else arn
-    if own:
-        example = rights.BUCKETS.replace("railhead-*", own)
+    if arn == rights.BUCKETS and (bucket_name := request.config.get("bucket_name")):
+        example = arn.replace("railhead-*", bucket_name)
     objects = [name for name in names if rights.OBJECT.fullmatch(name)]
     yield example, [name for name in names if name not in objects]
     if objects:
@@ -200,18 +155,18 @@ def _on_some(
     principal: str,
     account: str,
     request: StackRequest,
-    decisions: Sequence[Simulated],
+    decisions: Sequence[Decision],
 ) -> set[str]:
     """The rights of EC2 that are denied on all resources, and allowed on some, as on those of one
     region: or all denied, where IAM does not answer that."""
-    denied = [one for one in decisions if one.EvalDecision == "implicitDeny"]
-    names = [o.EvalActionName for o in denied if o.EvalActionName.startswith("ec2:")]
+    denied = [d.EvalActionName for d in decisions if d.EvalDecision == "implicitDeny"]
+    names = [name for name in denied if name.startswith("ec2:")]
     arns = [f"arn:aws:ec2:{request.region}:{account}:{kind}/x" for kind in EC2_KINDS]
     try:
-        again = [*_simulate(client, principal, arns, names)]
+        again = [*simulate(client, principal, arns, names)]
     except Refused:
         return {*names}
-    return {o.EvalActionName for o in again if o.EvalDecision == "allowed" or o.is_conditional}
+    return {d.EvalActionName for d in again if d.EvalDecision == "allowed" or d.is_conditional}
 
 
 def _principal(identity: Identity, client: AwsClient) -> str:
@@ -226,43 +181,26 @@ def _principal(identity: Identity, client: AwsClient) -> str:
         return f"arn:aws:iam::{identity.Account}:role/{name}"
 
 
-def _simulate(
-    client: AwsClient, principal: str, arns: Sequence[str], names: Sequence[str]
-) -> Iterator[Simulated]:
-    for start in range(0, len(names), ACTIONS):
-        parameters: dict[str, Any] = {
-            "PolicySourceArn": principal,
-            "ActionNames": names[start : start + ACTIONS],
-            "ResourceArns": [*arns],
-        }
-        for _ in range(PAGES):
-            page = ask(Simulation, client, "iam", "simulate_principal_policy", **parameters)
-            yield from page.EvaluationResults
-            if not page.IsTruncated:
-                break
-            parameters["Marker"] = page.Marker
-
-
 def _decided(
-    decisions: Sequence[Simulated], limited: Collection[str], *, exists: bool
+    decisions: Sequence[Decision], limited: Collection[str], *, exists: bool
 ) -> Iterator[Check]:
-    refused = [one for one in decisions if one.EvalDecision != "allowed"]
-    by_organization = [
-        one for one in refused if not one.OrganizationsDecisionDetail.AllowedByOrganizations
-    ]
-    conditional = [
-        one
-        for one in refused
-        if (one.is_conditional or one.EvalActionName in limited) and one not in by_organization
-    ]
-    missing = [one for one in refused if one not in by_organization and one not in conditional]
-    yield rights_check([one.EvalActionName for one in missing], len(decisions), exists=exists)
+    missing, by_organization, conditional = [], [], []
+    for decision in decisions:
+        if decision.EvalDecision == "allowed":
+            continue
+        name = decision.EvalActionName
+        if not decision.OrganizationsDecisionDetail.AllowedByOrganizations:
+            by_organization.append(name)
+        elif decision.is_conditional or name in limited:
+            conditional.append(name)
+        else:
+            missing.append(name)
+    yield rights_check(missing, len(decisions), exists=exists)
     if by_organization:
-        names = ", ".join(one.EvalActionName for one in by_organization)
-        text = f"policies of the organisation (SCPs) refuse {names}"
+        text = f"policies of the organisation (SCPs) refuse {', '.join(by_organization)}"
         yield Check("organisation", "blocks", text, str(ADMINISTRATOR))
     if conditional:
-        names = ", ".join(one.EvalActionName for one in conditional)
+        names = ", ".join(conditional)
         text = f"allowed on some resources, or under conditions not known here: {names}"
         yield Check("conditions", "unknown", text)
 

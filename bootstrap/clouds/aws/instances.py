@@ -96,8 +96,7 @@ class Aws:
     @through_outages()
     def terminate(self) -> None:
         """Terminate every instance that exists; EC2 deletes their disks."""
-        exist = [i for i, one in self._instances().items() if one.state != "gone"]
-        self._request_all("terminate_instances", sorted(exist))
+        self._request_all("terminate_instances", sorted(self._existing()))
 
     def _request_all(self, operation: str, ids: Sequence[str]) -> None:
         """One request for all. EC2 refuses it as a whole for one instance that has only begun to
@@ -111,9 +110,9 @@ class Aws:
         try:
             self._client("ec2", operation, InstanceIds=list(ids))
         except Refused:
-            failures = [error for one in ids if (error := self._refusal(operation, one))]
-            if failures:
-                raise failures[0] from None
+            failures = [self._refusal(operation, instance) for instance in ids]
+            if failure := next(filter(None, failures), None):
+                raise failure from None
 
     def _refusal(self, operation: str, instance: str) -> Refused | None:
         try:
@@ -129,11 +128,18 @@ class Aws:
 
     def _running(self) -> dict[str, Instance]:
         active = ("running", "starting")
-        return {i: one for i, one in self._instances().items() if one.state in active}
+        return {
+            i: instance for i, instance in self._instances().items() if instance.state in active
+        }
+
+    def _existing(self) -> dict[str, Instance]:
+        return {
+            i: instance for i, instance in self._instances().items() if instance.state != "gone"
+        }
 
     def deadlines(self) -> dict[str, Deadline]:
         """The schedule of each instance that exists, as EventBridge Scheduler has it now."""
-        instances = {i: one for i, one in self._instances().items() if one.state != "gone"}
+        instances = self._existing()
         hosts = [host for host in self.inventory.hosts if _id(host) in instances]
 
         def read(host: Host) -> Deadline:
@@ -150,9 +156,9 @@ class Aws:
 
     def set_deadline(self, hours: float) -> None:
         """Move the schedules to this many hours from now; see `scheduler.set_deadline`."""
-        ids = {i for i, one in self._instances().items() if one.state != "gone"}
-        exist = [h for h in self.inventory.hosts if _id(h) in ids]
-        scheduler.set_deadline(self._client, {self._schedule(h) for h in exist}, hours)
+        ids = self._existing().keys()
+        schedules = {self._schedule(h) for h in self.inventory.hosts if _id(h) in ids}
+        scheduler.set_deadline(self._client, schedules, hours)
 
     def costs(self) -> list[Cost]:
         """The disks, and the bucket's content."""
@@ -167,10 +173,10 @@ class Aws:
         filters = [{"Name": "attachment.instance-id", "Values": list(self._names)}]
         for disk in ask(Volumes, self._client, "ec2", "describe_volumes", Filters=filters).Volumes:
             held_by = ", ".join(self._names[attached.InstanceId] for attached in disk.Attachments)
-            what = f"disk {disk.VolumeId} of {held_by}, {disk.Size} GB"
-            made = DiskSpec(disk.Size, disk.Throughput, disk.Iops)
+            spec = DiskSpec(disk.Size, disk.Throughput, disk.Iops)
             kind, region = disk.VolumeType, self.inventory.region
-            yield cloud_costs.disk(what, cloud_costs.disk_per_day(made, "aws", kind, region))
+            usd = cloud_costs.disk_per_day(spec, "aws", kind, region)
+            yield cloud_costs.disk(f"disk {disk.VolumeId} of {held_by}, {disk.Size} GB", usd)
 
     def account(self) -> str:
         """The account of the current credentials."""
@@ -192,8 +198,8 @@ class Aws:
     def _schedule(self, host: Host) -> str:
         """The name of a host's schedule; a host that no document knows yet has the name that its
         stack gave."""
-        own = (d.id for d in self.inventory.deadlines if d.host == host.name)
-        return next(own, None) or scheduler.name_of(self.inventory.name, _id(host))
+        names = (d.id for d in self.inventory.deadlines if d.host == host.name)
+        return next(names, None) or scheduler.name_of(self.inventory.name, _id(host))
 
     def _instances(self) -> dict[str, Instance]:
         """Our instances, by id; records the account that owns them."""

@@ -59,27 +59,26 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _nothing(_one: Described) -> Iterator[Call]:
+def _nothing(_: Described) -> Iterator[Call]:
     return iter(())
 
 
 def _detach(gateway: Described) -> Iterator[Call]:
-    own = gateway["InternetGatewayId"]
     for attachment in gateway.get("Attachments", ()):
-        of_both = {"InternetGatewayId": own, "VpcId": attachment["VpcId"]}
-        yield Call("ec2", "detach_internet_gateway", of_both)
+        ids = {"InternetGatewayId": gateway["InternetGatewayId"], "VpcId": attachment["VpcId"]}
+        yield Call("ec2", "detach_internet_gateway", ids)
 
 
 def _disassociate(table: Described) -> Iterator[Call]:
     for association in table.get("Associations", ()):
         if not association.get("Main"):
-            own = association["RouteTableAssociationId"]
-            yield Call("ec2", "disassociate_route_table", {"AssociationId": own})
+            id_ = association["RouteTableAssociationId"]
+            yield Call("ec2", "disassociate_route_table", {"AssociationId": id_})
 
 
 def _give_up(address: Described) -> Iterator[Call]:
-    if own := address.get("AssociationId"):
-        yield Call("ec2", "disassociate_address", {"AssociationId": own})
+    if id_ := address.get("AssociationId"):
+        yield Call("ec2", "disassociate_address", {"AssociationId": id_})
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Kind:
     """A kind of EC2 resource.
 
     Attributes:
-        what: for people.
+        name: for people.
         describe: the operation that lists it.
         key: the key of the list in the response.
         id: the field with its id, which is also the parameter of `delete`.
@@ -98,7 +97,7 @@ class Kind:
         only: more parameters of `describe`.
     """
 
-    what: str
+    name: str
     describe: str
     key: str
     id: str
@@ -108,11 +107,11 @@ class Kind:
     since: str = ""
     only: Parameters = field(default_factory=dict)
 
-    def calls(self, one: Described) -> Iterator[Call]:
-        """The calls that remove one."""
-        yield from self.free(one)
-        own = {f"{self.id}s": [one[self.id]]} if self.several else {self.id: one[self.id]}
-        yield Call("ec2", self.delete, own)
+    def calls(self, item: Described) -> Iterator[Call]:
+        """The calls that remove a resource."""
+        yield from self.free(item)
+        id_ = {f"{self.id}s": [item[self.id]]} if self.several else {self.id: item[self.id]}
+        yield Call("ec2", self.delete, id_)
 
 
 # In the order in which EC2 removes them; they cost nothing.
@@ -146,15 +145,15 @@ def described(client: AwsClient, kind: Kind, filter_name: str, *values: str) -> 
     """The resources of a kind that pass a filter and can be removed."""
     parameters = {**kind.only, "Filters": [{"Name": filter_name, "Values": list(values)}]}
     for page in answers(client, "ec2", kind.describe, **parameters):
-        for one in page[kind.key]:
+        for item in page[kind.key]:
             # A network's own group is removed with the network.
-            if one.get("State") not in ENDED and one.get("GroupName") != "default":
-                yield one
+            if item.get("State") not in ENDED and item.get("GroupName") != "default":
+                yield item
 
 
-def tags_of(one: Described) -> dict[str, str]:
+def tags_of(item: Described) -> dict[str, str]:
     """The tags of a resource by name."""
-    return {str(tag["Key"]): str(tag["Value"]) for tag in one.get("Tags") or ()}
+    return {str(tag["Key"]): str(tag["Value"]) for tag in item.get("Tags") or ()}
 
 
 def role_names(client: AwsClient) -> Iterator[str]:
@@ -171,11 +170,11 @@ def role_tags(client: AwsClient, name: str) -> dict[str, str]:
 
 def role_calls(client: AwsClient, name: str) -> Iterator[Call]:
     """The calls that remove a role: IAM removes one only without instance profiles and policies."""
-    own = {"RoleName": name}
-    profiles = client("iam", "list_instance_profiles_for_role", **own)["InstanceProfiles"]
+    role = {"RoleName": name}
+    profiles = client("iam", "list_instance_profiles_for_role", **role)["InstanceProfiles"]
     for profile in ({"InstanceProfileName": str(p["InstanceProfileName"])} for p in profiles):
-        yield Call("iam", "remove_role_from_instance_profile", {**profile, **own})
+        yield Call("iam", "remove_role_from_instance_profile", {**profile, **role})
         yield Call("iam", "delete_instance_profile", profile)
-    for policy in client("iam", "list_role_policies", **own)["PolicyNames"]:
-        yield Call("iam", "delete_role_policy", {**own, "PolicyName": str(policy)})
-    yield Call("iam", "delete_role", own)
+    for policy in client("iam", "list_role_policies", **role)["PolicyNames"]:
+        yield Call("iam", "delete_role_policy", {**role, "PolicyName": str(policy)})
+    yield Call("iam", "delete_role", role)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 from railhead.documents.doctor import Check
 from railhead.documents.lazy import dataclass
@@ -57,11 +58,8 @@ class Described:
 
 def checks(client: AwsClient, *, existing_network: bool) -> Iterator[Check]:
     """Whether a machine can be reached, and its disk be created."""
-    made: dict[str, Callable[[], Check]] = {
-        PUBLIC: lambda: _public(client, existing_network),
-        KEY: lambda: _key(client),
-    }
-    for name, check in made.items():
+    public = partial(_public, client, existing_network)
+    for name, check in ((PUBLIC, public), (KEY, partial(_key, client))):
         try:
             yield check()
         except RailheadError as error:

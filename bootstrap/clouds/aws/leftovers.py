@@ -6,11 +6,13 @@ They cost nothing. Some keep AWS from removing others, or have a name that the n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 
 from ..base import Refused
 from ..machines import Place
 from .client import AwsClient, connect
-from .kinds import ID, NETWORK, described, role_calls, role_names, role_tags, tags_of
+from .kinds import ID, NETWORK, Call, described, role_calls, role_names, role_tags, tags_of
 
 
 def remove(place: Place, cluster_id: str, client: AwsClient | None = None) -> list[str]:
@@ -22,7 +24,13 @@ def remove(place: Place, cluster_id: str, client: AwsClient | None = None) -> li
         Refused: AWS does not list them.
     """
     client = client or connect(place.region)
-    return [*_of_ec2(client, cluster_id), *_roles(client, cluster_id)]
+    removed = []
+    for id_, calls in chain(_of_ec2(client, cluster_id), _roles(client, cluster_id)):
+        with suppress(Refused):
+            for call in calls:
+                call.run(client)
+            removed.append(id_)
+    return removed
 
 
 def remove_bucket(
@@ -46,30 +54,18 @@ def list_ids(place: Place, cluster_id: str, client: AwsClient | None = None) -> 
         Refused: AWS does not list them.
     """
     client = client or connect(place.region)
-    return [
-        str(one[kind.id])
-        for kind in NETWORK
-        for one in described(client, kind, f"tag:{ID}", cluster_id)
-    ]
+    return [id_ for id_, _ in _of_ec2(client, cluster_id)]
 
 
-def _of_ec2(client: AwsClient, cluster_id: str) -> Iterator[str]:
+def _of_ec2(client: AwsClient, cluster_id: str) -> Iterator[tuple[str, Iterator[Call]]]:
+    """The ids, each with the calls that remove it."""
     for kind in NETWORK:
-        for one in described(client, kind, f"tag:{ID}", cluster_id):
-            try:
-                for call in kind.calls(one):
-                    call.run(client)
-            except Refused:
-                continue
-            yield str(one[kind.id])
+        for item in described(client, kind, f"tag:{ID}", cluster_id):
+            yield str(item[kind.id]), kind.calls(item)
 
 
-def _roles(client: AwsClient, cluster_id: str) -> Iterator[str]:
+def _roles(client: AwsClient, cluster_id: str) -> Iterator[tuple[str, Iterator[Call]]]:
+    """The names, each with the calls that remove it."""
     for name in list(role_names(client)):
         if role_tags(client, name).get(ID) == cluster_id:
-            try:
-                for call in role_calls(client, name):
-                    call.run(client)
-            except Refused:
-                continue
-            yield name
+            yield name, role_calls(client, name)

@@ -47,7 +47,7 @@ def list_everywhere(_place: Place) -> Listed:
 def _in_region(client: AwsClient, region: str | None) -> Iterator[Machine]:
     shown = reservations(client, tag_key=[CLUSTER], instance_state_name=ALIVE)
     for reservation in shown:
-        yield from (_machine(one, region) for one in reservation.Instances)
+        yield from (_machine(instance, region) for instance in reservation.Instances)
 
 
 def _machine(instance: Instance, region: str | None) -> Machine:

@@ -147,14 +147,14 @@ def _machines(
 
 def _in_parts(names: list[str]) -> Iterator[str]:
     """The names for ANY_OF filters, separated by commas."""
-    part = ""
+    value = ""
     for name in names:
-        if len(part) + len(name) >= LONGEST_FILTER:
-            yield part
-            part = ""
-        part = f"{part},{name}" if part else name
-    if part:
-        yield part
+        if len(value) + len(name) >= LONGEST_FILTER:
+            yield value
+            value = ""
+        value = f"{value},{name}" if value else name
+    if value:
+        yield value
 
 
 def _entries(client: AwsClient, attributes: Mapping[str, str], types: str = "") -> Iterator[Entry]:
@@ -179,12 +179,12 @@ def _entries(client: AwsClient, attributes: Mapping[str, str], types: str = "") 
 
 
 def _entry(text: str) -> Entry:
-    what = "an entry of AWS's price list"
+    subject = "an entry of AWS's price list"
     try:
         values = json.loads(text)
     except ValueError:
-        raise RailheadError(f"{what} is not JSON", hint=SET_PRICE) from None
-    return decode(Entry, values, what=what, error=RailheadError)
+        raise RailheadError(f"{subject} is not JSON", hint=SET_PRICE) from None
+    return decode(Entry, values, what=subject, error=RailheadError)
 
 
 def _row(kind: str, item: str, region: str, market: str, entry: Entry, now: datetime) -> Row:
@@ -228,9 +228,10 @@ def spot_rows(
 ) -> Iterator[Row]:
     """The spot prices of now: from the lowest to the highest of all zones."""
     prices: dict[str, list[str]] = {}
-    for one in _spot_prices(client, types, StartTime=now):
-        if now - one.Timestamp < HISTORY and one.InstanceType in types:
-            prices.setdefault(one.InstanceType, []).append(number(one.SpotPrice, one.InstanceType))
+    for spot in _spot_prices(client, types, StartTime=now):
+        name = spot.InstanceType
+        if now - spot.Timestamp < HISTORY and name in types:
+            prices.setdefault(name, []).append(number(spot.SpotPrice, name))
     for name, each in prices.items():
         low, high = min(each, key=Decimal), max(each, key=Decimal)
         day = f"{now:%Y-%m-%d}"
@@ -256,15 +257,15 @@ def spot_history(
     """
     now = now or datetime.now(timezone.utc)
     start = max(since, now - HISTORY)
-    found: dict[SpotOffer, list[Step]] = {}
+    history: dict[SpotOffer, list[Step]] = {}
     zones = [{"Name": "availability-zone", "Values": sorted({offer.zone for offer in offers})}]
     types = {offer.machine_type for offer in offers}
     times = {"StartTime": start, "EndTime": now}
-    for one in _spot_prices(connect(region), types, Filters=zones, **times):
-        offer = SpotOffer(one.InstanceType, one.AvailabilityZone)
-        if offer in offers and start - one.Timestamp < HISTORY:
-            usd = Decimal(number(one.SpotPrice, one.InstanceType))
-            what = name_of("machine", offer.machine_type, offer.zone, spot=True)
-            price = Price(what, usd, usd, "h", f"{one.Timestamp:%Y-%m-%d}", SPOT_SOURCE)
-            found.setdefault(offer, []).append(Step(max(one.Timestamp, start), price))
-    return {offer: tuple(steps) for offer, steps in found.items()}
+    for spot in _spot_prices(connect(region), types, Filters=zones, **times):
+        offer = SpotOffer(spot.InstanceType, spot.AvailabilityZone)
+        if offer in offers and start - spot.Timestamp < HISTORY:
+            usd = Decimal(number(spot.SpotPrice, spot.InstanceType))
+            name = name_of("machine", offer.machine_type, offer.zone, spot=True)
+            price = Price(name, usd, usd, "h", f"{spot.Timestamp:%Y-%m-%d}", SPOT_SOURCE)
+            history.setdefault(offer, []).append(Step(max(spot.Timestamp, start), price))
+    return {offer: tuple(steps) for offer, steps in history.items()}

@@ -30,96 +30,73 @@ OBJECT = re.compile("s3:(Get|Put|Delete)Object(Version)?|s3:AbortMultipartUpload
 # By the class of pulumi-aws.
 RESOURCES: dict[str, Part] = {
     "ec2.KeyPair": Part(
-        "key pairs",
-        "ec2:ImportKeyPair ec2:DescribeKeyPairs ec2:DeleteKeyPair ec2:CreateTags ec2:DeleteTags",
+        "ec2:ImportKeyPair ec2:DescribeKeyPairs ec2:DeleteKeyPair ec2:CreateTags ec2:DeleteTags"
     ),
     "ec2.PlacementGroup": Part(
-        "placement groups",
-        "ec2:CreatePlacementGroup ec2:DescribePlacementGroups ec2:DeletePlacementGroup",
+        "ec2:CreatePlacementGroup ec2:DescribePlacementGroups ec2:DeletePlacementGroup"
     ),
     "ec2.Instance": Part(
-        "machines",
         "ec2:RunInstances ec2:DescribeInstances ec2:DescribeInstanceTypes"
         " ec2:DescribeInstanceAttribute ec2:ModifyInstanceAttribute ec2:DescribeVolumes"
-        " ec2:DescribeTags ec2:StartInstances ec2:StopInstances ec2:TerminateInstances",
+        " ec2:DescribeTags ec2:StartInstances ec2:StopInstances ec2:TerminateInstances"
     ),
     "ec2.Vpc": Part(
-        "networks",
         "ec2:CreateVpc ec2:DescribeVpcs ec2:DescribeVpcAttribute ec2:ModifyVpcAttribute"
         " ec2:DeleteVpc ec2:DescribeNetworkAcls ec2:DescribeRouteTables",
         when=with_own_network,
     ),
     "ec2.DefaultSecurityGroup": Part(
-        "firewalls",
         "ec2:DescribeSecurityGroups ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
         when=with_own_network,
     ),
     "ec2.Subnet": Part(
-        "networks",
         "ec2:CreateSubnet ec2:DescribeSubnets ec2:ModifySubnetAttribute ec2:DeleteSubnet"
         " ec2:DescribeNetworkInterfaces",
         when=with_own_network,
     ),
     "ec2.InternetGateway": Part(
-        "networks",
         "ec2:CreateInternetGateway ec2:AttachInternetGateway ec2:DescribeInternetGateways"
         " ec2:DetachInternetGateway ec2:DeleteInternetGateway",
         when=with_own_network,
     ),
     "ec2.RouteTable": Part(
-        "networks",
-        "ec2:CreateRouteTable ec2:DescribeRouteTables ec2:DeleteRouteTable",
-        when=with_own_network,
+        "ec2:CreateRouteTable ec2:DescribeRouteTables ec2:DeleteRouteTable", when=with_own_network
     ),
-    "ec2.Route": Part(
-        "networks",
-        "ec2:CreateRoute ec2:DeleteRoute",
-        when=with_own_network,
-    ),
+    "ec2.Route": Part("ec2:CreateRoute ec2:DeleteRoute", when=with_own_network),
     "ec2.RouteTableAssociation": Part(
-        "networks",
-        "ec2:AssociateRouteTable ec2:DisassociateRouteTable",
-        when=with_own_network,
+        "ec2:AssociateRouteTable ec2:DisassociateRouteTable", when=with_own_network
     ),
     "ec2.VpcEndpoint": Part(
-        "networks",
         "ec2:CreateVpcEndpoint ec2:DescribeVpcEndpoints ec2:ModifyVpcEndpoint"
         " ec2:DeleteVpcEndpoints ec2:DescribePrefixLists",
         when=with_own_network,
     ),
     "ec2.SecurityGroup": Part(
-        "firewalls",
         "ec2:CreateSecurityGroup ec2:DescribeSecurityGroups ec2:DescribeSecurityGroupRules"
         " ec2:AuthorizeSecurityGroupIngress ec2:AuthorizeSecurityGroupEgress"
         # AWS adds a rule to a new group, which the provider removes.
         " ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress"
-        " ec2:DescribeNetworkInterfaces ec2:DeleteSecurityGroup",
+        " ec2:DescribeNetworkInterfaces ec2:DeleteSecurityGroup"
     ),
     "iam.Role": Part(
-        "roles",
         "iam:CreateRole iam:GetRole iam:DeleteRole iam:TagRole iam:UntagRole iam:ListRoleTags"
         " iam:UpdateAssumeRolePolicy iam:UpdateRole iam:ListRolePolicies"
         " iam:ListAttachedRolePolicies iam:ListInstanceProfilesForRole iam:PassRole",
         ROLES,
     ),
-    "iam.RolePolicy": Part(
-        "roles", "iam:PutRolePolicy iam:GetRolePolicy iam:DeleteRolePolicy", ROLES
-    ),
+    "iam.RolePolicy": Part("iam:PutRolePolicy iam:GetRolePolicy iam:DeleteRolePolicy", ROLES),
     "iam.InstanceProfile": Part(
-        "roles",
         "iam:CreateInstanceProfile iam:GetInstanceProfile iam:DeleteInstanceProfile"
         " iam:AddRoleToInstanceProfile iam:RemoveRoleFromInstanceProfile iam:TagInstanceProfile",
         PROFILES,
         when=with_bucket,
     ),
     "scheduler.Schedule": Part(
-        "deadlines",
         "scheduler:CreateSchedule scheduler:GetSchedule scheduler:UpdateSchedule"
         " scheduler:DeleteSchedule",
         SCHEDULES,
     ),
     "s3.Bucket": Part(
-        "the bucket",
         "s3:CreateBucket s3:DeleteBucket s3:ListBucket s3:GetBucketLocation s3:GetBucketAcl"
         " s3:GetBucketCORS s3:GetBucketWebsite s3:GetBucketVersioning"
         " s3:GetAccelerateConfiguration s3:GetBucketRequestPayment s3:GetBucketLogging"
@@ -129,43 +106,36 @@ RESOURCES: dict[str, Part] = {
         BUCKETS,
         when=with_bucket,
     ),
-    "s3.BucketPolicy": Part(
-        "the bucket", "s3:PutBucketPolicy s3:DeleteBucketPolicy", BUCKETS, when=with_bucket
-    ),
-    "s3.BucketVersioning": Part("the bucket", "s3:PutBucketVersioning", BUCKETS, when=with_bucket),
-    "s3.BucketPublicAccessBlock": Part(
-        "the bucket", "s3:PutBucketPublicAccessBlock", BUCKETS, when=with_bucket
-    ),
+    "s3.BucketPolicy": Part("s3:PutBucketPolicy s3:DeleteBucketPolicy", BUCKETS, when=with_bucket),
+    "s3.BucketVersioning": Part("s3:PutBucketVersioning", BUCKETS, when=with_bucket),
+    "s3.BucketPublicAccessBlock": Part("s3:PutBucketPublicAccessBlock", BUCKETS, when=with_bucket),
     "s3.BucketServerSideEncryptionConfiguration": Part(
-        "the bucket", "s3:PutEncryptionConfiguration", BUCKETS, when=with_bucket
+        "s3:PutEncryptionConfiguration", BUCKETS, when=with_bucket
     ),
     "s3.BucketLifecycleConfiguration": Part(
-        "the bucket", "s3:PutLifecycleConfiguration", BUCKETS, when=with_bucket
+        "s3:PutLifecycleConfiguration", BUCKETS, when=with_bucket
     ),
     "servicequotas.ServiceQuota": Part(
-        "quotas",
         "servicequotas:RequestServiceQuotaIncrease servicequotas:GetRequestedServiceQuotaChange",
         when=with_quota_request,
     ),
 }
-SPOT = Part("spot machines", "ec2:DescribeSpotInstanceRequests", when=with_spot)
+SPOT = Part("ec2:DescribeSpotInstanceRequests", when=with_spot)
 # What a stack is created without: for another size of the disks or another bucket; for another name
 # of the cluster; for the first spot machine of an account.
 LATER = (
     Part(
-        "machines",
         "ec2:ModifyVolume ec2:DescribeVolumesModifications"
         " ec2:DescribeIamInstanceProfileAssociations ec2:AssociateIamInstanceProfile"
-        " ec2:ReplaceIamInstanceProfileAssociation ec2:DisassociateIamInstanceProfile",
+        " ec2:ReplaceIamInstanceProfileAssociation ec2:DisassociateIamInstanceProfile"
     ),
-    Part("roles", "iam:UpdateRoleDescription", ROLES),
-    Part("spot machines", "iam:CreateServiceLinkedRole", SPOT_ROLE, when=with_spot),
+    Part("iam:UpdateRoleDescription", ROLES),
+    Part("iam:CreateServiceLinkedRole", SPOT_ROLE, when=with_spot),
 )
 # What a preview reads, and the calls of `fab` besides; `action_of` gives an action for a call.
 LOOKUPS = Part(
-    "lookups",
     "ec2:DescribeInstanceTypeOfferings ec2:DescribeAvailabilityZones ec2:DescribeImages"
-    " servicequotas:GetServiceQuota servicequotas:GetAWSDefaultServiceQuota ssm:GetParameter",
+    " servicequotas:GetServiceQuota servicequotas:GetAWSDefaultServiceQuota ssm:GetParameter"
 )
 CALLS = {
     "ec2": "describe_instances describe_volumes describe_security_group_rules describe_vpcs"
@@ -196,7 +166,7 @@ BESIDES = {
     "s3": "list_buckets get_bucket_tagging get_bucket_location delete_bucket",
 }
 # `fab doctor` reads the role of whoever calls it, which may have any name.
-OWN_ROLE = Part("fab", "iam:GetRole")
+OWN_ROLE = Part("iam:GetRole")
 _PREFIX = {"service-quotas": "servicequotas"}
 # Calls whose action has another name; those without any need no right.
 _ACTIONS = {
@@ -220,8 +190,8 @@ def parts() -> tuple[Part, ...]:
 def _part_of(service: str, calls: str) -> Part:
     actions = " ".join(action_of(service, call) for call in calls.split())
     if service == "s3":
-        return Part("the bucket", actions, BUCKETS, when=with_bucket)
-    return Part("fab", actions)
+        return Part(actions, BUCKETS, when=with_bucket)
+    return Part(actions)
 
 
 def action_of(service: str, call: str) -> str:
@@ -277,7 +247,7 @@ class Policy:
 def policy(request: StackRequest | None) -> Policy:
     """A policy document of IAM with all rights: also of later changes of a stack, of `fab leaks`
     and of `fab doctor`."""
-    besides = [Part("fab", _part_of(service, calls).rights) for service, calls in BESIDES.items()]
+    besides = [Part(_part_of(service, calls).rights) for service, calls in BESIDES.items()]
     besides += [OWN_ROLE, *LATER]
     account, region = "*", request.region if request else "*"
     return Policy(
@@ -298,6 +268,6 @@ def _resources(arn: str, request: StackRequest | None) -> tuple[str, ...]:
     """A bucket and its objects are two ARNs; a config may name its bucket otherwise."""
     if not arn.startswith("arn:aws:s3:::"):
         return (arn,)
-    own = request.config.get("bucket_name") if request else None
-    bucket = f"arn:aws:s3:::{own}" if own else arn
+    bucket_name = request.config.get("bucket_name") if request else None
+    bucket = f"arn:aws:s3:::{bucket_name}" if bucket_name else arn
     return (bucket, f"{bucket}/*")

@@ -120,8 +120,8 @@ class S3(S3Objects):
         failed = _read(Removed, answer).Errors
         if failed and len(failed) == len(keys):
             first = failed[0]
-            what = f"AWS refuses to remove {first.Key} from {self.url}"
-            raise Refused(f"{what}: {first.Code}: {first.Message}", first.Code)
+            refusal = f"AWS refuses to remove {first.Key} from {self.url}"
+            raise Refused(f"{refusal}: {first.Code}: {first.Message}", first.Code)
         return len(keys) - len(failed)
 
     def call(self, operation: str, **parameters: Any) -> Any:

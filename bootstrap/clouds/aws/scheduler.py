@@ -18,7 +18,7 @@ from ..machines import Place
 from .client import AwsClient, connect
 from .ec2 import Instance
 from .kinds import ID, PREFIX
-from .schedule_role import Right, right_to
+from .simulation import Right, right_to
 
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"
@@ -79,14 +79,14 @@ class Schedule:
 def read(
     client: AwsClient,
     name: str,
-    own: str,
+    instance_id: str,
     instances: Instances,
     *,
     region: str = "",
     cluster_id: str | None = None,
 ) -> Deadline:
-    """The schedule of the instance `own`, as it is now; MISSING when there is none or when it
-    cannot succeed. `instances` are the cluster's instances that exist, by id, as EC2 has them.
+    """The schedule of an instance, as it is now; MISSING when there is none or when it cannot
+    succeed. `instances` are the cluster's instances that exist, by id, as EC2 has them.
     `cluster_id`: what the instance's tag must be for the schedule's role; None: not checked."""
     values = _get(client, name)
     if values is None:
@@ -95,9 +95,9 @@ def read(
     schedule = decode(Schedule, values, what=f"the schedule {name}", error=RailheadError)
     at, (verb, ids) = schedule.at, schedule.action
     target = f"{verb}s {', '.join(ids)}" if ids else ""
-    if reason := _why_not(schedule, own, instances):
+    if reason := _why_not(schedule, instance_id, instances):
         return Deadline(KIND, at, MISSING, SOURCE, reason, target)
-    right = _right(client, schedule, instances[own], region, cluster_id)
+    right = _right(client, schedule, instances[instance_id], region, cluster_id)
     if right.why_not:  # an `up` makes its role right, and the schedule where it must
         return Deadline(KIND, at, MISSING, SOURCE, right.why_not, target, exists=False)
     past = at is not None and at <= datetime.now(timezone.utc)
@@ -113,8 +113,8 @@ def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> Non
     """
     if not 0 < hours <= MOST_HOURS:
         raise UsageError(f"{hours:g} hours: a deadline is more than 0 and at most {MOST_HOURS} h")
-    at = datetime.now(timezone.utc) + timedelta(hours=hours)
-    missing = [name for name in sorted(names) if not _move(client, name, at)]
+    end = datetime.now(timezone.utc) + timedelta(hours=hours)
+    missing = [name for name in sorted(names) if not _move(client, name, end)]
     if missing:
         raise RailheadError(
             f"the schedule {', '.join(missing)}, which stops a machine by itself, is {MISSING}",
@@ -143,7 +143,7 @@ def remove(
     return there
 
 
-def _move(client: AwsClient, name: str, at: datetime) -> bool:
+def _move(client: AwsClient, name: str, end: datetime) -> bool:
     """Move one schedule; False where there is none."""
     schedule = _get(client, name)
     if schedule is None:
@@ -152,7 +152,7 @@ def _move(client: AwsClient, name: str, at: datetime) -> bool:
         "scheduler",
         "update_schedule",
         **{key: schedule[key] for key in KEPT & schedule.keys()},
-        ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        ScheduleExpression=f"at({end:%Y-%m-%dT%H:%M:%S})",
         ScheduleExpressionTimezone="UTC",
         State="ENABLED",
     )
@@ -184,18 +184,18 @@ def _right(
     return right_to(client, role, verb, instance.InstanceId, region, cluster_id)
 
 
-def _why_not(schedule: Schedule, own: str, instances: Instances) -> str:
+def _why_not(schedule: Schedule, instance_id: str, instances: Instances) -> str:
     """Why a schedule cannot stop the instance; empty when it can."""
     verb, ids = schedule.action
     if schedule.State == "DISABLED":
         return "the schedule is disabled"
     if schedule.at is None:
         return f"its time is {schedule.ScheduleExpression!r}"
-    if own not in ids:
-        return f"the schedule does not stop {own}"
+    if instance_id not in ids:
+        return f"the schedule does not stop {instance_id}"
     # EC2 refuses the whole call for one id that does not exist.
     if gone := [instance for instance in ids if instance not in instances]:
         return f"it also names {', '.join(gone)}, which no longer exists: EC2 refuses the call"
-    if verb == "stop" and instances[own].is_spot:
-        return f"it stops {own}, and EC2 can terminate a one-time spot machine, not stop it"
+    if verb == "stop" and instances[instance_id].is_spot:
+        return f"it stops {instance_id}, and EC2 can terminate a one-time spot machine, not stop it"
     return ""

@@ -63,13 +63,13 @@ class Kind:
     """A kind of Compute Engine's resources.
 
     Attributes:
-        what: for people.
+        name: for people.
         path: the list, below the project.
         command: the group of `gcloud compute`.
         labelled: whether it has labels; others are known by their description.
     """
 
-    what: str
+    name: str
     path: str
     command: str
     labelled: bool = True
@@ -103,7 +103,7 @@ class Project:
 
     def lists(self) -> Lists:
         """What is listed in a project, machines first."""
-        kinds = {kind.what: partial(self._of_compute, kind) for kind in KINDS}
+        kinds = {kind.name: partial(self._of_compute, kind) for kind in KINDS}
         return {**kinds, "role": self._accounts, BUCKET: self._buckets}
 
     def _of_compute(self, kind: Kind) -> Iterator[Resource]:
@@ -113,7 +113,7 @@ class Project:
             if CLUSTER not in labels and (kind.labelled or not described.cluster):
                 continue
             yield Resource(
-                kind.what,
+                kind.name,
                 item.path,
                 item.place,
                 _details(kind, item),
@@ -148,7 +148,7 @@ class Project:
         _, _, scope, place, *_ = item.path.split("/")
         if scope in ("zones", "regions"):
             words += [f"--{scope[:-1]}", place]
-        elif kind.what == "address":
+        elif kind.name == "address":
             words += ["--global"]
         return shlex.join(words)
 
@@ -157,7 +157,7 @@ class Project:
         for page in _pages(Accounts, self.client, address, {"pageSize": "100"}):
             for account in page.accounts:
                 described = read_description(account.description)
-                own = ACCOUNT.match(account.email)
+                match = ACCOUNT.match(account.email)
                 if described.cluster is None:
                     continue
                 words = ["gcloud", "iam", "service-accounts", "delete", account.email]
@@ -169,7 +169,7 @@ class Project:
                     shlex.join([*words, "--project", self.name]),
                     partial(_delete, self.client, f"{endpoint('iam')}v1/{account.name}"),
                     cluster=described.cluster,
-                    cluster_id=own[1] if own else described.cluster_id,
+                    cluster_id=match[1] if match else described.cluster_id,
                     owner=described.owner,
                 )
 
@@ -235,7 +235,7 @@ def _details(kind: Kind, item: Item) -> str:
         "snapshot": f"of a disk of {item.diskSizeGb} GB",
         "address": f"{item.address} {item.status.lower()}",
     }
-    return details.get(kind.what, "")
+    return details.get(kind.name, "")
 
 
 def _deadline(item: Item) -> str:
@@ -261,12 +261,12 @@ def _is_spot(item: Item) -> bool:
 
 def _usd_per_day(kind: Kind, item: Item) -> float | None:
     """USD per day; None where it is unknown."""
-    if kind.what == MACHINE:
+    if kind.name == MACHINE:
         return _price(item)
-    if kind.what == "disk":
+    if kind.name == "disk":
         disk = DiskSpec(int(item.sizeGb or 0))
         return disk_per_day(disk, "gcp", _last(item.type), _region(item))
-    return None if kind.what in ("snapshot", "address") else 0.0
+    return None if kind.name in ("snapshot", "address") else 0.0
 
 
 def _price(item: Item) -> float | None:
@@ -299,5 +299,5 @@ def _remove_bucket(store: Gcs, with_content: bool) -> None:
 
 def moment(text: str) -> str:
     """A time as Google writes it, for people; empty for none."""
-    at = times.moment(text)
-    return times.shown(at) if at else ""
+    time = times.moment(text)
+    return times.shown(time) if time else ""

@@ -79,10 +79,10 @@ class Query:
             "queryParameters": [
                 {
                     "name": name,
-                    "parameterType": {"type": one.type},
-                    "parameterValue": {"value": one.value},
+                    "parameterType": {"type": parameter.type},
+                    "parameterValue": {"value": parameter.value},
                 }
-                for name, one in self.parameters.items()
+                for name, parameter in self.parameters.items()
             ],
             "maximumBytesBilled": str(self.most_bytes),
             "timeoutMs": ANSWERED,
@@ -104,9 +104,9 @@ def rows(
     job = first.jobReference
 
     def done(token: str) -> Page | None:
-        given = {"timeoutMs": f"{ANSWERED}", "location": job.location, "pageToken": token}
-        params = {name: value for name, value in given.items() if value}
-        page = client.get(Page, f"{address}/{job.jobId}", params=params)
+        params = {"timeoutMs": f"{ANSWERED}", "location": job.location, "pageToken": token}
+        named = {name: value for name, value in params.items() if value}
+        page = client.get(Page, f"{address}/{job.jobId}", params=named)
         return page if page.jobComplete else None
 
     def read(token: str) -> Page:
@@ -118,14 +118,14 @@ def rows(
         return page
 
     page = first if first.jobComplete else read("")
-    found, expected = [*page.rows], int(page.totalRows)
+    rows, expected = [*page.rows], int(page.totalRows)
     for _ in range(MOST_PAGES):
         if not page.pageToken:
             break
         page = read(page.pageToken)
-        found += page.rows
-    if len(found) != expected:
+        rows += page.rows
+    if len(rows) != expected:
         raise RailheadError(
-            f"BigQuery's answer has {expected} rows, and {len(found)} came", hint=AGAIN
+            f"BigQuery's answer has {expected} rows, and {len(rows)} came", hint=AGAIN
         )
-    return [tuple(cell.v for cell in row.f) for row in found]
+    return [tuple(cell.v for cell in row.f) for row in rows]

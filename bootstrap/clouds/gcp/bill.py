@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 
@@ -39,7 +39,7 @@ MOST_BYTES = 16 << 30  # of the columns and the days that are read
 USD_PER_TIB = Decimal("6.25")
 MOST_USD = Amount.of(USD_PER_TIB * MOST_BYTES / (1 << 40))
 NUMBER = r"[0-9]{1,29}(?:\.[0-9]{1,9})?"  # a NUMERIC of BigQuery, as a text
-COLUMNS = ("own_id", "currency", "rate", "cost", "credits")
+COLUMNS = ("stack_id", "currency", "rate", "cost", "credits")
 SQL = """\
 SELECT label.value, currency,
   IF(currency = 'USD', 1, CAST(currency_conversion_rate AS NUMERIC)),
@@ -56,7 +56,7 @@ GROUP BY 1, 2, 3"""
 class Figure:
     """A row: what was billed for a stack, in a currency of which `rate` are a USD."""
 
-    own_id: str
+    stack_id: str
     currency: str = key(pattern=r"[A-Z]{3}")
     rate: str = key(pattern=rf"(?=.*[1-9]){NUMBER}")
     cost: str = key(pattern=f"-?{NUMBER}")
@@ -84,12 +84,13 @@ def billed(
     """
     query = query_of(os.environ.get(VARIABLE, ""), since, until)
     report(f"BigQuery bills what it reads at {USD_PER_TIB} USD per TiB, here at most {MOST_USD}")
-    found = [figure(row) for row in _read(query, client or connect())]
-    for line in remarks(found):
+    figures = [decoded(row) for row in _read(query, client or connect())]
+    for line in remarks(figures):
         report(line)
     by_id: dict[str, Amount] = {}
-    for one in found:
-        by_id[one.own_id] = by_id.get(one.own_id, Amount()) + Amount.of(one.usd(one.net))
+    for figure in figures:
+        usd = Amount.of(figure.usd(figure.net))
+        by_id[figure.stack_id] = by_id.get(figure.stack_id, Amount()) + usd
     return by_id
 
 
@@ -97,8 +98,8 @@ def query_of(table: str, since: date, until: date) -> Query:
     """The query for BigQuery. UsageError for no table, or one of another form."""
     match = TABLE.fullmatch(table)
     if match is None:
-        given = f"{table[:100]!r} is not {FORM}" if table else "not set"
-        raise UsageError(f"{VARIABLE}: {given}", hint=f"export {VARIABLE}={FORM}   # {SET_UP}")
+        problem = f"{table[:100]!r} is not {FORM}" if table else "not set"
+        raise UsageError(f"{VARIABLE}: {problem}", hint=f"export {VARIABLE}={FORM}   # {SET_UP}")
     days = {"arrived": since - timedelta(days=1), "since": since, "until": until + timedelta(1)}
     times = {name: Parameter("TIMESTAMP", f"{day}T00:00:00Z") for name, day in days.items()}
     parameters = {**times, "label": Parameter("STRING", ID)}
@@ -124,23 +125,23 @@ def hint_for(reason: str, project: str) -> Command | str:
     return hints.get(reason, "")
 
 
-def figure(row: tuple[str | None, ...]) -> Figure:
+def decoded(row: tuple[str | None, ...]) -> Figure:
     """A row of the answer. RailheadError for one without an amount, or without a rate."""
     values = dict(zip(COLUMNS, row, strict=False))
     return decode(Figure, values, what="a row of Google's export", error=RailheadError)
 
 
-def remarks(found: Iterable[Figure]) -> list[str]:
+def remarks(figures: Sequence[Figure]) -> list[str]:
     """What people have to know of the figures."""
-    figures = [*found]
     if not figures:
         return [f"no row of these days has the label {ID}; rows arrive up to a day late"]
     lines = []
-    for currency in sorted({one.currency for one in figures} - {"USD"}):
-        own = [one for one in figures if one.currency == currency]
-        net, usd = sum(one.net for one in own), Amount.of(sum(one.usd(one.net) for one in own))
+    for currency in sorted({figure.currency for figure in figures} - {"USD"}):
+        billed_so = [figure for figure in figures if figure.currency == currency]
+        net = sum(figure.net for figure in billed_so)
+        usd = Amount.of(sum(figure.usd(figure.net) for figure in billed_so))
         text = f"{net:.2f} {currency}, {usd} at Google's own rates"
         lines.append(f"all stacks together are billed in {currency}: {text}")
-    if credits := sum(one.usd(Decimal(one.credits)) for one in figures):
+    if credits := sum(figure.usd(Decimal(figure.credits)) for figure in figures):
         lines.append(f"credits of all stacks together, {-credits:.2f} USD, are deducted")
     return lines

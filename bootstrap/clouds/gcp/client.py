@@ -105,7 +105,7 @@ class GoogleClient(StorageClient):
         from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
 
-        what = f"{method} {address}"
+        call = f"{method} {address}"
         if not address.startswith(("https://", "http://")):
             address = self.compute.rstrip("/") + "/" + address
         try:
@@ -114,7 +114,7 @@ class GoogleClient(StorageClient):
                 response = send(self.session, method, address, **options)
                 notes.append(f"HTTP {response.status_code}")
             if response.status_code >= 400:
-                raise refused(what, response.status_code, _json(response))
+                raise refused(call, response.status_code, _json(response))
         except GoogleAuthError as error:
             raise UsageError(f"Google call failed: {error}", hint=LOGIN) from None
         except RequestException as error:
@@ -131,10 +131,8 @@ def connect() -> GoogleClient:
     try:
         from google.auth.exceptions import DefaultCredentialsError
     except ImportError:
-        raise NoCredentials(
-            "google-auth, which signs requests to Google, is not installed",
-            hint=ADD_STACKS,
-        ) from None
+        why = "google-auth, which signs requests to Google, is not installed"
+        raise NoCredentials(why, hint=ADD_STACKS) from None
     # It warns when no default project is set, but every path here contains its project.
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     try:
@@ -206,7 +204,7 @@ class Refusal:
     error: Error = Error()
 
 
-def refused(what: str, status: int, response: Any) -> Refused:
+def refused(call: str, status: int, response: Any) -> Refused:
     """The error for a call that Google refused; `response` is the JSON of its response."""
     try:
         error = decode(Refusal, response).error
@@ -214,7 +212,7 @@ def refused(what: str, status: int, response: Any) -> Refused:
         error = Error()
     code = error.errors[0].reason if error.errors else str(status)
     hint = LOGIN if status == 401 else ""
-    return Refused(f"Google refuses {what}: {error.message or status}", code, hint=hint)
+    return Refused(f"Google refuses {call}: {error.message or status}", code, hint=hint)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from railhead.documents.lazy import dataclass
 from railhead.documents.times import moment
 
-from .listed import Aggregated, OfScope, Page
+from .listed import Aggregated, OfScope, Page, path_of
 
 STATES = {
     "PENDING": "starting",
@@ -117,6 +117,11 @@ class Instance:
     disks: tuple[AttachedDisk, ...] = ()
 
     @property
+    def path(self) -> str:
+        """projects/PROJECT/zones/ZONE/instances/NAME."""
+        return path_of(self.selfLink)
+
+    @property
     def state(self) -> str:
         """One of base.STATES."""
         return STATES.get(self.status, "unknown")
@@ -147,8 +152,8 @@ class Instance:
     @property
     def ends(self) -> datetime | None:
         """When Compute stops it while it runs: its timestamp, or start time plus duration."""
-        if own := self.resourceStatus.scheduling.terminationTimestamp:
-            return moment(own)
+        if timestamp := self.resourceStatus.scheduling.terminationTimestamp:
+            return moment(timestamp)
         began = moment(self.lastStartTimestamp)
         return began + timedelta(seconds=int(self.seconds)) if began else None
 

@@ -119,21 +119,20 @@ def _managed(
     request: StackRequest, client: GoogleClient
 ) -> tuple[dict[str, ManagedPolicy], RailheadError | None]:
     """The managed constraints that apply, and why others could not be read."""
-    found = {}
-    for name in filter(None, (one.managed for one in policies.CONSTRAINTS)):
+    by_name = {}
+    for name in filter(None, (constraint.managed for constraint in policies.CONSTRAINTS)):
         path = f"v2/projects/{request.project}/policies/{name}:getEffectivePolicy"
         headers = {"X-Goog-User-Project": str(request.project)}
         try:
             answer = client("GET", f"{endpoint('orgpolicy')}{path}", headers=headers)
-            found[name] = decode(
-                ManagedPolicy, answer, what="the managed policy", error=RailheadError
-            )
+            subject = "the managed policy"
+            by_name[name] = decode(ManagedPolicy, answer, what=subject, error=RailheadError)
         except Refused as error:
             if error.error_code not in ("404", "notFound"):
-                return found, error
+                return by_name, error
         except RailheadError as error:
-            return found, error
-    return found, None
+            return by_name, error
+    return by_name, None
 
 
 def _constraint(
@@ -154,10 +153,10 @@ def _constraint(
         return Check(name, "ok", "does not apply")
     describe = EXCEPTION.format(name=constraint.name, project=request.project)
     if allowed is None:
-        text = f"{constraint.what}, unless a group or a parameter of the policy has this stack"
+        text = f"{constraint.effect}, unless a group or a parameter of the policy has this stack"
         return Check(name, "unknown", text, describe)
     command = constraint.next.format(option=request.option) or describe
-    return Check(name, "blocks", constraint.what, command)
+    return Check(name, "blocks", constraint.effect, command)
 
 
 def _unread(name: str, error: RailheadError, api: str, request: StackRequest) -> Check:
@@ -169,7 +168,7 @@ def _unread(name: str, error: RailheadError, api: str, request: StackRequest) ->
 
 
 def _networks(project: Project, request: StackRequest) -> Check:
-    quota = next((one for one in project.quotas if one.metric == "NETWORKS"), None)
+    quota = next((quota for quota in project.quotas if quota.metric == "NETWORKS"), None)
     if quota is None:
         return Check("quota NETWORKS", "unknown", "the project does not state it")
     existing = f"pulumi config set{request.option} network NAME   # an existing one"

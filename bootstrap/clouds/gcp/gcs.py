@@ -104,8 +104,8 @@ class Gcs(GcsObjects):
                 if outcome.status < 300 or outcome.status == 404:
                     gone += 1
                 elif error is None:
-                    what = f"to remove {version.key} from {self.url}"
-                    error = refused(what, outcome.status, outcome.document)
+                    call = f"to remove {version.key} from {self.url}"
+                    error = refused(call, outcome.status, outcome.document)
         if error and not gone:
             raise self._with_hint(error)
         return gone

@@ -86,14 +86,13 @@ class Gcp:
     @through_outages()
     def stop(self) -> None:
         """Stop every instance that runs or starts; see `_request_all`."""
-        instances = [(host, one) for host, one in self._instances() if one]
-        active = [(host, one) for host, one in instances if one.state in ("running", "starting")]
-        self._request_all("POST", [_stop_path(*each) for each in active])
+        active = [pair for pair in self._existing() if pair[1].state in ("running", "starting")]
+        self._request_all("POST", [_stop_path(*pair) for pair in active])
 
     @through_outages()
     def terminate(self) -> None:
         """Delete every instance that exists, with its disk; see `_request_all`."""
-        self._request_all("DELETE", [_path(h) for h, one in self._instances() if one is not None])
+        self._request_all("DELETE", [_path(host) for host, _ in self._existing()])
 
     def _request_all(self, method: str, paths: Sequence[str]) -> None:
         """Make all requests: one that Google refuses must not keep other machines running.
@@ -116,7 +115,7 @@ class Gcp:
 
     def deadlines(self) -> dict[str, Deadline]:
         """When Compute itself stops each instance that exists."""
-        return {h.name: _deadline(h, one) for h, one in self._instances() if one is not None}
+        return {host.name: _deadline(host, instance) for host, instance in self._existing()}
 
     def set_deadline(self, hours: float) -> None:
         """Give every instance this many hours from its next start; it must be stopped for that.
@@ -128,9 +127,8 @@ class Gcp:
             raise UsageError(
                 f"{hours:g} hours: a deadline is more than 0 and at most {MOST_HOURS} h"
             )
-        instances = [(h, instance) for h, instance in self._instances() if instance is not None]
         seconds = str(round(hours * 3600))
-        to_change = [(h, one) for h, one in instances if one.seconds != seconds or not one.stops]
+        to_change = [(h, i) for h, i in self._existing() if i.seconds != seconds or not i.stops]
         running = [h.name for h, instance in to_change if instance.state != "stopped"]
         if running:
             target = self.inventory.target
@@ -143,11 +141,12 @@ class Gcp:
                 ),
             )
         for host, instance in to_change:
-            wanted = self._client("GET", _path(host)).get("scheduling", {})  # with its other keys
-            wanted |= {"maxRunDuration": {"seconds": seconds}, "instanceTerminationAction": "STOP"}
+            scheduling = self._client("GET", _path(host)).get("scheduling", {})  # all its keys
+            scheduling["maxRunDuration"] = {"seconds": seconds}
+            scheduling["instanceTerminationAction"] = "STOP"
             if instance.has_local_ssd:  # other instances are refused with it
-                wanted["onInstanceStopAction"] = {"discardLocalSsd": True}
-            operation = self._client("POST", f"{_path(host)}/setScheduling", json=wanted)
+                scheduling["onInstanceStopAction"] = {"discardLocalSsd": True}
+            operation = self._client("POST", f"{_path(host)}/setScheduling", json=scheduling)
             wait_for_operation(self._client, operation, self._clock)
 
     def costs(self) -> list[Cost]:
@@ -175,6 +174,9 @@ class Gcp:
     def _instances(self) -> list[tuple[Host, Instance | None]]:
         return [(host, self._get(Instance, _path(host))) for host in self.inventory.hosts]
 
+    def _existing(self) -> list[tuple[Host, Instance]]:
+        return [(host, instance) for host, instance in self._instances() if instance is not None]
+
     def _get(self, kind: type[T], path: str, **options: Any) -> T | None:
         """The resource at a path; None when there is none."""
         try:
@@ -199,10 +201,9 @@ class Gcp:
                 details = self._get(Disk, source) or Disk()
                 kind = details.type.rpartition("/")[2]
                 gigabytes = int(details.sizeGb or disk.diskSizeGb)
-                what = f"disk {source.rpartition('/')[2]} of {host.name}, {gigabytes} GB {kind}"
-                region = self.inventory.region
+                name, region = source.rpartition("/")[2], self.inventory.region
                 usd = cloud_costs.disk_per_day(DiskSpec(gigabytes), "gcp", kind, region)
-                yield cloud_costs.disk(what, usd)
+                yield cloud_costs.disk(f"disk {name} of {host.name}, {gigabytes} GB {kind}", usd)
 
     def _bucket(self) -> Iterator[Cost]:
         if self.inventory.bucket:
@@ -271,9 +272,9 @@ def _deadline(host: Host, instance: Instance) -> Deadline:
     length = f"{int(instance.seconds) / 3600:g} h from each start"
     if instance.state != "running":
         return Deadline(KIND, None, "armed", COMPUTE, length)
-    at = instance.ends
-    past = at is not None and at <= datetime.now(timezone.utc)
-    return Deadline(KIND, at, "past" if past else "armed", COMPUTE, length, fixed=True)
+    end = instance.ends
+    past = end is not None and end <= datetime.now(timezone.utc)
+    return Deadline(KIND, end, "past" if past else "armed", COMPUTE, length, fixed=True)
 
 
 def _stock_out(host: Host, refused: Refused, inventory: Inventory) -> RailheadError:

@@ -9,6 +9,11 @@ from typing import Any
 from railhead.documents.lazy import dataclass
 
 
+def path_of(link: str) -> str:
+    """projects/PROJECT/..., of the whole address of a resource."""
+    return "projects/" + link.rpartition("/projects/")[2]
+
+
 @dataclass(frozen=True)
 class Page:
     """One page of a list."""
@@ -68,7 +73,7 @@ class Item:
     @property
     def path(self) -> str:
         """projects/PROJECT/zones/ZONE/KIND/NAME, as in Pulumi's state."""
-        return "projects/" + self.selfLink.rpartition("/projects/")[2]
+        return path_of(self.selfLink)
 
     @property
     def place(self) -> str:

@@ -46,7 +46,7 @@ def _machine(instance: Instance, project: str) -> Machine:
     labels, name, interface = instance.labels, instance.name, instance.interface
     zone = instance.zone.rpartition("/")[2]
     return Machine(
-        id=_path(instance.selfLink),
+        id=instance.path,
         name=name,
         state=instance.state,
         region=zone.rpartition("-")[0],
@@ -64,8 +64,3 @@ def _machine(instance: Instance, project: str) -> Machine:
         ),
         deadline=name,
     )
-
-
-def _path(link: str) -> str:
-    """projects/PROJECT/zones/ZONE/instances/NAME, of the whole address of an instance."""
-    return "projects/" + link.rpartition("/projects/")[2]

@@ -90,17 +90,22 @@ def allows(policy: Listed, names: Callable[[str], Verdict]) -> Verdict:
 
 
 def _any(verdicts: Iterable[Verdict]) -> Verdict:
-    found = set(verdicts)
-    return True if True in found else None if None in found else False
+    distinct = set(verdicts)
+    return True if True in distinct else None if None in distinct else False
 
 
-def exactly(value: str) -> Callable[[str], Verdict]:
-    """Whether an entry is a value; None for a part of the hierarchy that may contain it."""
+def _all(verdicts: Iterable[Verdict]) -> Verdict:
+    distinct = set(verdicts)
+    return False if False in distinct else None if None in distinct else True
+
+
+def matching(pattern: str) -> Callable[[str], Verdict]:
+    """Whether an entry matches; None for a part of the hierarchy that may contain the value."""
 
     def names(entry: str) -> Verdict:
         if entry.startswith(("under:", "in:")):
             return None
-        return entry.removeprefix("is:") == value
+        return re.fullmatch(pattern, entry.removeprefix("is:")) is not None
 
     return names
 
@@ -110,22 +115,9 @@ def external_addresses(policy: OrgPolicy, request: StackRequest) -> Verdict:
     zones = str(request.config.get("zones", "")).split(",")
     zones = [zone.strip() for zone in zones if zone.strip()]
     zone = "|".join(map(re.escape, zones)) or rf"{re.escape(_region(request))}-[a-z]"
-    name = request.config.get("name", "")
-
-    def machine(number: int) -> Callable[[str], Verdict]:
-        path = f"projects/{request.project}/zones/(?:{zone})/instances/{name}-{number}"
-        pattern = re.compile(path)
-
-        def names(entry: str) -> Verdict:
-            if entry.startswith(("under:", "in:")):
-                return None
-            return pattern.fullmatch(entry.removeprefix("is:")) is not None
-
-        return names
-
-    count = int(request.config.get("count", "2"))
-    each = [allows(policy.listPolicy, machine(number + 1)) for number in range(count)]
-    return False if False in each else None if None in each else True
+    path = f"projects/{request.project}/zones/(?:{zone})/instances/{request.config.get('name', '')}"
+    numbers = range(1, int(request.config.get("count", "2")) + 1)
+    return _all(allows(policy.listPolicy, matching(f"{path}-{number}")) for number in numbers)
 
 
 def _region(request: StackRequest) -> str:
@@ -151,7 +143,7 @@ def account_creation(policy: OrgPolicy, request: StackRequest) -> Verdict:
 
 def image_project(policy: OrgPolicy, request: StackRequest) -> Verdict:
     """The project of the image is trusted."""
-    return allows(policy.listPolicy, exactly(project_of_image(request)))
+    return allows(policy.listPolicy, matching(re.escape(project_of_image(request))))
 
 
 def project_of_image(request: StackRequest) -> str:
@@ -185,18 +177,17 @@ def without_own_keys(policy: OrgPolicy, request: StackRequest) -> Verdict:
     """Disks and buckets are encrypted with Google's keys."""
     services = ["compute.googleapis.com"]
     services += ["storage.googleapis.com"] if with_bucket(request.config) else []
-    each = [allows(policy.listPolicy, exactly(service)) for service in services]
-    return False if False in each else None if None in each else True
+    return _all(allows(policy.listPolicy, matching(re.escape(name))) for name in services)
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A constraint that can prevent a stack. `what` it does; `judge` whether a stack is allowed;
-    `managed` is its newer form, which new organisations have; `next` avoids it, otherwise an
+    """A constraint that can prevent a stack. `effect`: what it does; `judge`: whether a stack is
+    allowed; `managed`: its newer form, which new organisations have; `next` avoids it, otherwise an
     administrator has to make an exception."""
 
     name: str
-    what: str
+    effect: str
     judge: Judge = not_enforced
     managed: str = ""
     next: str = ""

@@ -203,12 +203,12 @@ def catalogue(client: GoogleClient, day: str) -> Catalogue:
     Raises:
         RailheadError: Google does not answer, refuses, or a page is missing.
     """
-    found: list[Sku] = []
+    skus: list[Sku] = []
     path = f"{endpoint('cloudbilling')}v1/services/{COMPUTE_ENGINE}/skus"
     query = {"pageSize": str(PAGE), "currencyCode": "USD"}
     for page in client.pages(Skus, path, query):
-        found += [sku for sku in page.skus if KNOWN_SKU.search(sku.description)]
-    return Catalogue(tuple(found), day)
+        skus += [sku for sku in page.skus if KNOWN_SKU.search(sku.description)]
+    return Catalogue(tuple(skus), day)
 
 
 def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:

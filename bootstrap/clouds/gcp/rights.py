@@ -13,57 +13,47 @@ from ..request import Part, StackRequest, with_bucket, with_own_network, with_qu
 # By the class of pulumi-gcp.
 RESOURCES: dict[str, Part] = {
     "compute.Instance": Part(
-        "machines",
         "compute.instances.create compute.instances.get compute.instances.list"
         " compute.instances.delete compute.instances.start compute.instances.stop"
         " compute.instances.setLabels compute.instances.setMetadata compute.instances.setTags"
         " compute.instances.setMachineType compute.instances.setScheduling"
         " compute.instances.setServiceAccount compute.disks.create compute.disks.get"
         " compute.disks.setLabels compute.subnetworks.use compute.subnetworks.useExternalIp"
-        " compute.zones.get compute.zoneOperations.get",
+        " compute.zones.get compute.zoneOperations.get"
     ),
     "compute.Network": Part(
-        "networks",
-        "compute.networks.create compute.networks.delete",
-        when=with_own_network,
+        "compute.networks.create compute.networks.delete", when=with_own_network
     ),
     "compute.Subnetwork": Part(
-        "networks",
         "compute.subnetworks.create compute.subnetworks.get compute.subnetworks.delete"
         " compute.regionOperations.get",
         when=with_own_network,
     ),
     "compute.Firewall": Part(
-        "firewalls",
         "compute.firewalls.create compute.firewalls.get compute.firewalls.update"
-        " compute.firewalls.delete compute.networks.updatePolicy compute.globalOperations.get",
+        " compute.firewalls.delete compute.networks.updatePolicy compute.globalOperations.get"
     ),
     "serviceaccount.Account": Part(
-        "the service account",
         "iam.serviceAccounts.create iam.serviceAccounts.get iam.serviceAccounts.delete"
         " iam.serviceAccounts.actAs",
         when=with_bucket,
     ),
     "storage.Bucket": Part(
-        "the bucket",
         "storage.buckets.create storage.buckets.get storage.buckets.update storage.buckets.delete",
         when=with_bucket,
     ),
     "storage.BucketIAMMember": Part(
-        "the bucket",
-        "storage.buckets.getIamPolicy storage.buckets.setIamPolicy",
-        when=with_bucket,
+        "storage.buckets.getIamPolicy storage.buckets.setIamPolicy", when=with_bucket
     ),
 }
 # A call of ours, not a resource.
-QUOTAS = Part("quotas", "cloudquotas.quotas.update", when=with_quota_request)
+QUOTAS = Part("cloudquotas.quotas.update", when=with_quota_request)
 LOOKUPS = Part(
-    "lookups",
     "compute.projects.get compute.networks.get compute.regions.get compute.zones.list"
     " compute.acceleratorTypes.list compute.machineTypes.list compute.images.get"
     " compute.images.getFromFamily cloudquotas.quotas.get serviceusage.services.get"
     # Each request names the project that pays for it. An image may be one of the project.
-    " serviceusage.services.use compute.images.useReadOnly",
+    " serviceusage.services.use compute.images.useReadOnly"
 )
 # By the method of the discovery documents; `""`: it needs no permission on the project.
 CALLS = {
@@ -85,7 +75,6 @@ CALLS = {
 # What `fab doctor` needs besides: a stack does not need it.
 BESIDES = ("orgpolicy.policy.get",)
 _OBJECTS = Part(
-    "the bucket",
     "storage.objects.create storage.objects.get storage.objects.list storage.objects.delete",
     when=with_bucket,
 )
@@ -93,7 +82,7 @@ _OBJECTS = Part(
 
 def names(request: StackRequest | None) -> tuple[str, ...]:
     """The permissions that a stack needs, sorted; all without a stack."""
-    calls = Part("fab", " ".join(CALLS.values()))
+    calls = Part(" ".join(CALLS.values()))
     parts = (*RESOURCES.values(), QUOTAS, LOOKUPS, calls, _OBJECTS)
     return tuple(sorted({name for part in parts if part.is_needed(request) for name in part.names}))
 

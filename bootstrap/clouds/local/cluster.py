@@ -234,8 +234,7 @@ def _answer(verb: str = "", cluster: str = "", *names: str) -> Any:
         return remove(cluster, list(names))
     if verb == "check":
         return {"sshd": local_host.program(), "hosts": [host.name for host in _recorded(cluster)]}
-    choices = "start, stop, read, remove, check"
-    raise UsageError(f"{verb!r} is not one of: {choices}", hint=USAGE)
+    raise UsageError(f"{verb!r} is not one of: start, stop, read, remove, check", hint=USAGE)
 
 
 def _started(cluster: str, *names: str) -> Any:

@@ -43,23 +43,10 @@ Subsystem sftp internal-sftp -d {home}
 SetEnv {environment}
 """
 # Settings with which the user's shell reaches package indexes; local hosts use the same ones.
-NETWORK = tuple(
-    [
-        "http_proxy",
-        "https_proxy",
-        "no_proxy",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "PIP_CERT",
-        "PIP_INDEX_URL",
-        "PIP_EXTRA_INDEX_URL",
-        "UV_DEFAULT_INDEX",
-        "UV_INDEX_URL",
-        "UV_INDEX",
-    ]
+NETWORK = (
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "PIP_CERT", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
+    *("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX"),
 )
 
 
@@ -99,10 +86,7 @@ def program() -> str:
     for path in SSHD:
         if Path(path).exists():
             return path
-    raise UsageError(
-        "sshd is not installed here",
-        hint=INSTALL_SSHD,
-    )
+    raise UsageError("sshd is not installed here", hint=INSTALL_SSHD)
 
 
 def address(cluster: str, index: int) -> str:
@@ -113,14 +97,15 @@ def address(cluster: str, index: int) -> str:
 
 def make(folder: Path, name: str, address: str) -> LocalHost:
     """Create or load a host; it keeps its port if that is free, and gets a new one otherwise."""
-    own = folder / "hosts" / name
+    host_folder = folder / "hosts" / name
     for sub in ("home/.ssh", "tmp"):
-        (own / sub).mkdir(parents=True, exist_ok=True, mode=0o700)
-    make_key(own / "host_key", name)
-    port_file = own / "port"
-    host = LocalHost(name, own, address, int(port_file.read_text()) if port_file.exists() else 0)
+        (host_folder / sub).mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_key(host_folder / "host_key", name)
+    port_file = host_folder / "port"
+    port = int(port_file.read_text()) if port_file.exists() else 0
+    host = LocalHost(name, host_folder, address, port)
     if host.pid is None and not processes.free(address, host.port):
-        host = LocalHost(name, own, address, _free_port(address))
+        host = LocalHost(name, host_folder, address, _free_port(address))
         atomic_write(port_file, str(host.port))
     return host
 

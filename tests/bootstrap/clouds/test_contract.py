@@ -100,7 +100,7 @@ def test_a_machine_that_somebody_terminated_is_gone_and_spoils_no_other(site: Si
     assert site.states() == ["gone", "running"]
     cloud = site.cloud()
     assert set(cloud.deadlines()) <= {second.name}
-    assert all(first.name not in cost.what for cost in cloud.costs())
+    assert all(first.name not in cost.description for cost in cloud.costs())
     cloud.stop()
     assert site.states() == ["gone", "stopped"]
     cloud.set_deadline(3)
@@ -194,10 +194,10 @@ def test_disks_and_the_bucket_are_billed_while_machines_are_stopped(in_cloud: Cl
     *disks, bucket = in_cloud.cloud().costs()
     assert len(disks) == 2
     for disk, name in zip(disks, in_cloud.inventory.names, strict=True):
-        assert f" of {name}, " in disk.what and disk.per == "day"
+        assert f" of {name}, " in disk.description and disk.per == "day"
         assert "--with-bucket" not in str(disk.command)
-    assert "2 objects with their old versions" in bucket.what
-    assert in_cloud.inventory.bucket and in_cloud.inventory.bucket in bucket.what
+    assert "2 objects with their old versions" in bucket.description
+    assert in_cloud.inventory.bucket and in_cloud.inventory.bucket in bucket.description
     assert bucket.per == "month" and "--with-bucket" in str(bucket.command)
     price = {"aws": 0.023, "gcp": 0.020}[in_cloud.inventory.cloud]
     assert bucket.amount == pytest.approx((3 << 20) / storage.GB * price)

@@ -279,7 +279,7 @@ def test_what_bills_while_stopped_are_the_disks(compute: Compute) -> None:
     machine(compute)["disks"] = [{"source": disk}, {"type": "SCRATCH"}]
     cloud = gcp(compute)
     (cost,) = cloud.costs()
-    assert cost.what == "disk gcp-t4-1 of gcp-t4-1, 100 GB pd-ssd"
+    assert cost.description == "disk gcp-t4-1 of gcp-t4-1, 100 GB pd-ssd"
     assert cost.amount == pytest.approx(100 * 0.187 * 24 / 730)
     cloud.inventory = replace(cloud.inventory, region="europe-west6")
     assert [cost.amount for cost in cloud.costs()] == [None]  # the table has no price of the region

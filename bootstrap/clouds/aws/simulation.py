@@ -1,0 +1,127 @@
+"""What a user or a role may do, as IAM itself evaluates it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from railhead.documents.lazy import dataclass
+
+from ..base import Refused
+from .client import UNAUTHORIZED, AwsClient, ask
+from .kinds import ID
+
+OPERATION = "simulate_principal_policy"
+ACTIONS = 50  # in one request
+PAGES = 20  # of one simulation
+
+
+@dataclass(frozen=True)
+class OfOrganization:
+    """Whether the policies of the organisation (SCPs) allow an action."""
+
+    AllowedByOrganizations: bool = True
+
+
+@dataclass(frozen=True)
+class OfResource:
+    """The decision about one action on one resource."""
+
+    EvalResourceDecision: str = ""
+    MissingContextValues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What IAM decides about one action."""
+
+    EvalActionName: str
+    EvalDecision: str
+    MissingContextValues: tuple[str, ...] = ()
+    ResourceSpecificResults: tuple[OfResource, ...] = ()
+    OrganizationsDecisionDetail: OfOrganization = OfOrganization()
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it depends on what is not known here. IAM names conditions in one place where no
+        resource is named, in another where one is."""
+        of_resources = self.ResourceSpecificResults
+        missing = [self.MissingContextValues, *(o.MissingContextValues for o in of_resources)]
+        return any(missing) or any(o.EvalResourceDecision == "allowed" for o in of_resources)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The answer of SimulatePrincipalPolicy."""
+
+    EvaluationResults: tuple[Decision, ...] = ()
+    IsTruncated: bool = False
+    Marker: str = ""
+
+
+def simulate(
+    client: AwsClient, principal: str, arns: Sequence[str], names: Sequence[str]
+) -> Iterator[Decision]:
+    """The decisions about actions of a user or a role on resources.
+
+    Raises:
+        Refused: the caller may not ask for them.
+    """
+    for start in range(0, len(names), ACTIONS):
+        parameters: dict[str, Any] = {
+            "PolicySourceArn": principal,
+            "ActionNames": names[start : start + ACTIONS],
+            "ResourceArns": [*arns],
+        }
+        for _ in range(PAGES):
+            page = ask(Simulation, client, "iam", OPERATION, **parameters)
+            yield from page.EvaluationResults
+            if not page.IsTruncated:
+                break
+            parameters["Marker"] = page.Marker
+
+
+@dataclass(frozen=True)
+class Right:
+    """Whether a role has a right: `why_not` where it has not, `unknown` where nobody can say."""
+
+    why_not: str = ""
+    unknown: str = ""
+
+
+def right_to(
+    client: AwsClient, role: str, verb: str, instance: str, region: str, cluster_id: str
+) -> Right:
+    """Whether a role, by its ARN, may `stop` or `terminate` an instance of a cluster.
+
+    Raises:
+        Refused: AWS refuses for another reason than a missing right of the caller.
+    """
+    _, partition, _, _, account, name = (*role.split(":", 5), *[""] * 5)[:6]
+    name = name.rpartition("/")[2]
+    action = f"ec2:{verb.capitalize()}Instances"
+    tag = {
+        "ContextKeyName": f"ec2:ResourceTag/{ID}",
+        "ContextKeyValues": [cluster_id],
+        "ContextKeyType": "string",
+    }
+    try:
+        (decided,) = ask(
+            Simulation,
+            client,
+            "iam",
+            OPERATION,
+            PolicySourceArn=role,
+            ActionNames=[action],
+            ResourceArns=[f"arn:{partition}:ec2:{region}:{account}:instance/{instance}"],
+            ContextEntries=[tag],
+        ).EvaluationResults
+    except Refused as refused:
+        if refused.error_code == "NoSuchEntity":
+            return Right(f"its role {name} does not exist")
+        if refused.error_code in UNAUTHORIZED:
+            return Right(unknown=f"whether its role {name} has {action} is not known")
+        raise
+    if decided.EvalDecision != "allowed":
+        return Right(f"its role {name} has not the right {action}: {decided.EvalDecision}")
+    return Right()
