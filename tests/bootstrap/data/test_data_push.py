@@ -95,6 +95,7 @@ def test_only_what_hosts_lack_goes_through_the_bucket(world: World, folder: Path
     downloads = upload_missing({"h1": both, "h2": both}, lacks, cluster)
     digest = both["sub"].digest
     assert {*downloads.uris} == {digest}
+    assert downloads.variables == {"AWS_REGION": world.inventory.region}
     assert all(name.startswith(f"data/{digest}") for name in world.names())
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from e2e.local_hosts import wait_until
@@ -208,7 +208,11 @@ def test_an_interrupted_transfer_continues_inside_a_file(
 
 
 def test_files_removed_or_damaged_on_a_host_are_sent_again_alone(
-    data: Path, inventory: Inventory, opened: Opened, cluster: Cluster, sent: Sent
+    data: Path,
+    opened: Opened,
+    cluster: Cluster,
+    sent: Sent,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (document,) = place_data(inputs_of(f"train={data}"), opened)
     before = sent.bytes
@@ -219,6 +223,7 @@ def test_files_removed_or_damaged_on_a_host_are_sent_again_alone(
     place_data(inputs_of(f"train={data}"), opened)
     assert contents(folder) == contents(data)
     assert sent.bytes < before + OVERHEAD < before + PIECE
+    assert "already on all hosts" not in capsys.readouterr().out
 
 
 def test_a_file_that_changes_while_it_is_sent_is_named_and_nothing_appears(
@@ -242,6 +247,23 @@ def test_too_little_room_is_found_before_anything_is_sent(data: Path, opened: Op
     with pytest.raises(HostsNotReady, match=r"h2 +needs .* for the data, .* are free") as caught:
         send.find_missing(shares, opened)
     assert (caught.value.outcomes["h1"], caught.value.outcomes["h3"]) == ("ok", "ok")
+
+
+def test_only_bytes_that_have_not_arrived_need_room(
+    data: Path, opened: Opened, cluster: Cluster
+) -> None:
+    train, other = (hashed(listed(path, "data"), lambda _: None) for path in (data, data / "sub"))
+    arrived = {"h1": 0, "h2": 30, "h3": train.total_bytes + 5}
+    for name, count in arrived.items():
+        part = home_of(cluster, name) / f".railhead/data/{train.digest}.part"
+        part.mkdir(parents=True)
+        (part / "d.bin").write_bytes(bytes(count))
+    lacks = send.find_missing({name: {"train": train, "other": other} for name in opened}, opened)
+    assert {name: lack.needed - other.total_bytes for name, lack in lacks.items()} == {
+        "h1": train.total_bytes,
+        "h2": train.total_bytes - 30,
+        "h3": 0,
+    }
 
 
 def test_a_complete_folder_requests_nothing(opened: Opened) -> None:
@@ -283,6 +305,11 @@ def test_a_path_must_be_on_all_hosts(
     assert json.dumps(caught.value.outcomes) == json.dumps(
         {"h1": "ok", "h2": "~/there is an empty folder", "h3": "there is no ~/there"}
     )
+    for name in ("h2", "h3"):
+        (home_of(cluster, name) / "there").mkdir(exist_ok=True)
+        (home_of(cluster, name) / "there/x").write_text("x")
+    (document,) = place_data(inputs_of("train=host:~/there"), opened)
+    assert document.paths == ("~/there",) * 3
 
 
 def test_data_of_a_bucket_is_left_to_the_hosts(inventory: Inventory, opened: Opened) -> None:
@@ -291,13 +318,22 @@ def test_data_of_a_bucket_is_left_to_the_hosts(inventory: Inventory, opened: Ope
 
 
 def test_fewer_files_than_hosts_cannot_be_sharded(data: Path) -> None:
-    check_shares(inputs_of(f"train={data},shard"), 4)
-    check_shares(inputs_of(f"train={data}"), 5)
-    with pytest.raises(UsageError, match="only 4 files for 5 hosts"):
-        check_shares(inputs_of(f"train={data},shard"), 5)
+    (data / "manifest.json").write_text("{}")  # of shards: each host gets it
+    others = (f"all={data}", "remote=s3://b-1/x,shard")
+    check_shares(inputs_of(*others, f"train={data},shard"), 4)
+    check_shares(inputs_of(*others), 5)
+    with pytest.raises(UsageError, match="--data train: .* only 4 files for 5 hosts"):
+        check_shares(inputs_of(*others, f"train={data},shard"), 5)
 
 
 # --- Through the bucket of a stack
+
+
+def test_a_host_downloads_only_data_that_is_in_the_bucket(data: Path) -> None:
+    """The upload of one of two was refused: a host gets that one over its connection."""
+    local, unused = hashed(listed(data, "x"), lambda _: None), cast(Any, None)
+    downloads = through_bucket.Downloads({"0" * 64: "s3://b/data/0"}, "python", {}, unused)
+    downloads.fetch(unused, local, unused)
 
 
 @pytest.fixture
@@ -397,6 +433,21 @@ def test_a_request_that_no_host_makes_is_hostile(needed: list[tuple[int, int]]) 
         send._refuse_wrong(data, needed, set())
     with pytest.raises(Hostile):
         send._refuse_wrong(data, [(0, 1)], {0})
+
+
+def test_a_host_that_requests_a_file_again_in_a_later_event_is_hostile(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    data = LocalData(tmp_path, (DataFile("a", 3, "0" * 64),))
+    received: list[bytes] = []
+
+    def send_stream(request: ReceiveData, content: Any) -> Any:
+        for _ in range(2):
+            received.extend(content(NeededParts(((0, 1),))))
+
+    session: Any = SimpleNamespace(host=SimpleNamespace(name="h1"), send_stream=send_stream)
+    with pytest.raises(Hostile, match="the same file twice"):
+        send._send(session, "train", data, Board(io.StringIO(), ["h1"]))
+    assert received == [b"bc"]
 
 
 def test_a_file_that_shrinks_while_it_is_sent_is_filled_up(tmp_path: Path) -> None:
