@@ -48,7 +48,8 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     (tmp_path / "client/bin").mkdir(parents=True)
     (tmp_path / "client/bin/python").write_text(STANDBY)
     (tmp_path / "client/bin/python").chmod(0o755)
-    (tmp_path / ".railhead/runs/r1/logs").mkdir(parents=True)
+    for run_id in ("r0", "r1"):
+        (tmp_path / f".railhead/runs/{run_id}/logs").mkdir(parents=True)
     with contextlib.ExitStack() as stack:
 
         def opened(*_: Any) -> Sessions:
@@ -60,7 +61,7 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(connect, "open_sessions", opened)
         monkeypatch.setattr(takeover, "start_agent", lambda *_: "")
         facts = SimpleNamespace(
-            standbys=frozenset({"r1"}), home=str(tmp_path), addresses=(), openmpi="4.1.4"
+            standbys=frozenset({"r0", "r1"}), home=str(tmp_path), addresses=(), openmpi="4.1.4"
         )
         yield SimpleNamespace(
             inventory=sessions.inventory,
@@ -71,12 +72,13 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             bucket_client=SimpleNamespace(folder=tmp_path / "client"),
             python_of=lambda _: sys.executable,
         )
-    end_processes.end_run("r1", OF_STANDBYS)
+    for run_id in ("r0", "r1"):
+        end_processes.end_run(run_id, OF_STANDBYS)
 
 
-def standbys() -> int:
+def standbys(run_id: str = "r1") -> int:
     """How many standbys of the run there are."""
-    return len(end_processes.processes("r1", OF_STANDBYS))
+    return len(end_processes.processes(run_id, OF_STANDBYS))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ConnectionLost("h1")])
@@ -109,6 +111,8 @@ def test_a_run_whose_standby_does_not_begin_leaves_nothing(
     seconds: float,
     why: str,
 ) -> None:
+    takeover.start_standby(second, Run("r0", tmp_path / "earlier"))
+    assert standbys("r0") == 1
     (tmp_path / "client/bin/python").write_text(
         f"#!/bin/sh\nreadlink memory >~/memory\n{program}\n"
     )
@@ -131,7 +135,7 @@ def test_a_run_whose_standby_does_not_begin_leaves_nothing(
     assert refusal.value.outcomes["here"] == f"the standby {why}" and refusal.value.hint
     assert not Path((tmp_path / "memory").read_text().strip()).exists(), "secrets"
     assert not (tmp_path / ".railhead/runs/r1").exists() and not local_state.is_recorded("r1")
-    assert standbys() == 0
+    assert standbys() == standbys("r0") == 0, "that of an earlier run would start it again"
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])

@@ -13,6 +13,7 @@ import pytest
 from standins.agent_process import Agent, Failed
 
 from bootstrap.console.wait import wait_until
+from bootstrap.host.agent.commands import received
 
 COMMANDS: dict[str, tuple[str, int, list[str]]] = {
     "lines": (r"printf 'a\nb\n'", 0, ["a", "b"]),
@@ -49,6 +50,7 @@ def test_run_does_not_mind_input_that_nobody_reads(agent: Agent) -> None:
 BACKGROUND = {
     "a silent one": "while [ -e ~/going ]; do sleep 0.1; done &",
     "a talkative one": "while [ -e ~/going ]; do sleep 0.001; echo still here; done &",
+    "one that never pauses": "yes still here &",
     "one that closed our pipe first": "exec >&- 2>&-; sleep 0.2;",
 }
 
@@ -152,9 +154,9 @@ def test_slow_lines_are_all_reported(agent: Agent) -> None:
 
 
 def test_a_line_without_end_stays_small(agent: Agent) -> None:
-    script = "head -c 30000000 /dev/zero | tr '\\0' x; echo end"
-    answer, events = agent.call("run", argv=["sh", "-c", script])
-    assert answer["tail"][-1].endswith("xend")
+    longer = "head -c 30000000 /dev/zero | tr '\\0' x; head -c 2000000 /dev/zero | tr '\\0' y"
+    answer, events = agent.call("run", argv=["sh", "-c", f"{longer}; echo end"])
+    assert answer["tail"][-1].endswith("yend") and "x" not in answer["tail"][-1]
     assert len(answer["tail"][-1]) <= (1 << 20) + (1 << 16)
 
 
@@ -178,8 +180,10 @@ def test_processes_of_one_machine_download_one_after_the_other(home: Path) -> No
 
 
 def test_growth_is_reported_while_it_fetches_and_no_longer(agent: Agent) -> None:
+    before = received()
     _, events = agent.call("run", argv=["sleep", "1.3"], fetches=True)
     assert [list(e) for e in events] == [["grown", "received"]]
+    assert 0 <= events[0]["received"] <= received() - before
     with pytest.raises(Failed, match="ENOENT"):
         agent.call("run", argv=["/not/there"], fetches=True)
     assert agent.call("run", argv=["sleep", "1.3"])[1] == []
