@@ -49,6 +49,9 @@ def test_follow_passes_on_what_is_new_and_ends_with_the_run(agent: Agent, home: 
         metrics.write("2}\n")
     _, events = agent.call("follow", folder="~/runs/r1", offset=9)
     assert events[0] == {"metrics": '{"b": 2}\n', "offset": 18}
+    for offset, lines in {18: [], 19: ['{"a": 1}\n', '{"b": 2}\n']}.items():  # 19: of a longer file
+        _, events = agent.call("follow", folder="~/runs/r1", offset=offset)
+        assert [event["metrics"] for event in events if "metrics" in event] == lines
 
 
 def test_follow_sees_that_the_supervisor_was_killed(agent: Agent, home: Path) -> None:

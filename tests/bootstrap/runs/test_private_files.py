@@ -32,6 +32,7 @@ from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost, Session
 from railhead.documents.agent.files import TextFile, Write
+from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.runs.run import RunHost
 
 PYTHON = "python3"
@@ -93,6 +94,25 @@ def test_each_rank_finds_the_secrets_on_its_own_host_and_the_supervisor_on_the_c
     }
     for rank in range(5):  # the name that rank.py opens
         assert f"secrets-{rank}.json" in files[hosts[document.host_of(rank)].name]
+
+
+def test_the_standby_alone_gets_the_secrets_of_the_supervisor_too(tmp_path: Path) -> None:
+    """Nobody would remove them on the other hosts."""
+    hosts = tuple(RunHost(name, "10.0.0.1", None, 1) for name in ("a", "b", "c"))
+    document = replace(DOCUMENT, hosts=hosts, size=3, takeover=True)
+    names: dict[str, list[str]] = {}
+    for host in hosts:
+
+        def call_all(_: MakeTemporary, files: Write, name: str = host.name) -> None:
+            names[name] = sorted(file.path.rpartition("/")[2] for file in files.files)
+
+        session: Any = SimpleNamespace(host=host, call_all=call_all)
+        start._send_secrets(session, {"TOKEN": "s3cret"}, document, Run("r1", tmp_path))
+    assert names == {
+        "a": ["secrets-0.json", "secrets.json"],
+        "b": ["secrets-1.json", "secrets.json"],
+        "c": ["secrets-2.json"],
+    }
 
 
 def test_ctrl_c_while_a_run_is_sent_leaves_nothing_of_it(
