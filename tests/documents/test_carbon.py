@@ -106,15 +106,17 @@ def test_what_was_not_measured_is_noted_and_never_guessed() -> None:
 
 
 def test_hosts_of_one_computer_are_counted_once_and_attempts_each() -> None:
-    """Two ranks' hosts on this computer measured all of it, each for itself."""
+    """Two ranks' hosts on this computer measured all of it, each for itself. Between two attempts
+    its clock was set back."""
     second = replace(HOST, host="b", seconds=HOUR - 1)
-    later = replace(HOST, since=HOST.since + 2 * HOUR)
+    later = replace(HOST, since=HOST.since + HOUR - 1)
     other = replace(HOST, host="c", boot="boot-c")
     one = carbon_of([HOST], GRID)
     same = carbon_of([second, HOST], GRID)
     three = carbon_of([HOST, second, later, other], GRID)
     assert one and same and three and same == one
     assert three.kwh == pytest.approx(3 * one.kwh, rel=1e-5) and three.seconds == 3 * HOUR
+    assert three.machines == 2
 
 
 def test_the_text_has_both_parts_the_method_and_the_source() -> None:

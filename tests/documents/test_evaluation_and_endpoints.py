@@ -72,6 +72,15 @@ def test_what_a_script_writes_under_our_names_is_never_refused(value: Any) -> No
         assert decode(kind, dict.fromkeys(names, value))
 
 
+def test_what_does_not_fit_is_left_out_and_what_follows_is_read() -> None:
+    limit = {"metric": "loss", "bound": "max", "value": 0.2}
+    values = {"thresholds": [{"metric": 1}, limit], "samples": True, "passed": 1}
+    evaluation = decode(Evaluation, values)
+    assert evaluation.thresholds == (Threshold("loss", "max", 0.2),)
+    assert (evaluation.samples, evaluation.passed) == (None, None)
+    assert decode(Record, {"rank": True}).rank is None, "true is not rank 1"
+
+
 def test_an_endpoint_whose_time_is_not_a_number_is_refused() -> None:
     for until in ("soon", None, True, 1e16, float("nan")):
         with pytest.raises(Malformed, match="until"):

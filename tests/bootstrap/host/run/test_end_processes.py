@@ -22,6 +22,7 @@ from standins.runs.run_documents import run_json
 
 from bootstrap.errors import HostsFailed
 from bootstrap.host.agent import temporary
+from bootstrap.host.agent.runs import end_all
 from bootstrap.host.run import end_processes
 from bootstrap.runs import cancel
 from bootstrap.runs.run import Run
@@ -91,7 +92,7 @@ def ended(count: int) -> Swept:
 def test_the_agent_ends_the_processes_of_its_home(start: Start, home: Path) -> None:
     ours, other = start(PLAIN), start(PLAIN, of=home / "other")
     agent = Agent(home)
-    reply = agent.call("end_run", run_id="r1", variable=OF_RUNS)[0]
+    reply = agent.call("end_run", run_id="r1")[0]
     agent.close()
     assert reply == {"ended": 1, "left": []}
     assert (alive(ours), alive(other)) == (False, True)
@@ -107,6 +108,14 @@ def test_a_standby_outlives_the_end_of_an_attempt_and_the_agent_ends_it(
     replies = [agent.call("end_run", run_id="r1", variable=v)[0] for v in (OF_ENDPOINTS, OF_RUNS)]
     agent.close()
     assert replies == [{"ended": count, "left": []} for count in (0, 1)] and not alive(standby)
+
+
+def test_a_standby_that_is_left_is_reported_with_the_processes_of_its_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcomes = {OF_STANDBYS: Swept(1, (7,)), OF_RUNS: Swept(2, (8,))}
+    monkeypatch.setattr(end_processes, "end_run", lambda _, variable: outcomes[variable])
+    assert end_all(EndRun("r1")) == Swept(3, (7, 8))
 
 
 def test_endpoints_and_runs_are_ended_apart(start: Start, home: Path) -> None:
