@@ -44,13 +44,15 @@ def adopt(cluster_id: str, *, place: Place | None, owner: str | None, report: Re
     Raises:
         UsageError: there are none, or they belong to another owner.
     """
-    found = _find(cluster_id, [place] if place else list(_known_places(cluster_id)))
-    first = found.machines[0]
+    cluster = _find(cluster_id, [place] if place else list(_known_places(cluster_id)))
+    first = cluster.machines[0]
     config = stack_config.read(first.stack or first.cluster)
-    _check_owner(cluster_id, found, owner or (config.owner if config else stack_config.own_name()))
-    inventory = _inventory(cluster_id, found, config)
+    _check_owner(
+        cluster_id, cluster, owner or (config.owner if config else stack_config.own_name())
+    )
+    inventory = _inventory(cluster_id, cluster, config)
     local_state.save_cluster(inventory)
-    stack_records.save(_record(inventory, found))
+    stack_records.save(_record(inventory, cluster))
     machines = count(len(inventory.hosts), "machine")
     report(f"adopted: {machines} of cluster {first.cluster}: {', '.join(inventory.names)}")
     report(f"next: {Command('status', stack=cluster_id)}")
@@ -77,8 +79,8 @@ def _find(cluster_id: str, searched: Sequence[Place]) -> Found:
             hints.append(error.hint)
             continue
         looked.append(lost.where(place))
-        if own := tuple(m for m in listed.machines if m.cluster_id == cluster_id):
-            return Found(own, place, listed.account)
+        if machines := tuple(m for m in listed.machines if m.cluster_id == cluster_id):
+            return Found(machines, place, listed.account)
     raise UsageError(
         f"no machine has the id {cluster_id}; searched: {'; '.join(looked) or 'nowhere'}",
         hint=next(filter(None, hints), "")
@@ -89,26 +91,26 @@ def _find(cluster_id: str, searched: Sequence[Place]) -> Found:
     )
 
 
-def _check_owner(cluster_id: str, found: Found, owner: str) -> None:
-    others = sorted({m.owner for m in found.machines if m.owner} - {owner})
+def _check_owner(cluster_id: str, cluster: Found, owner: str) -> None:
+    others = sorted({m.owner for m in cluster.machines if m.owner} - {owner})
     if others:
-        names = ", ".join(machine.name for machine in found.machines)
+        names = ", ".join(machine.name for machine in cluster.machines)
         raise UsageError(
             f"{names}: the owner is {', '.join(others)}, not {owner}",
             hint=Hint(Command("adopt", cluster_id, owner=others[0]), f"   # if {others[0]} agrees"),
         )
 
 
-def _inventory(cluster_id: str, found: Found, config: StackConfig | None) -> Inventory:
+def _inventory(cluster_id: str, cluster: Found, config: StackConfig | None) -> Inventory:
     """The inventory of the machines. Its stack is the id, so that `--stack ID` names them."""
-    first, cloud = found.machines[0], found.place.cloud
+    first, cloud = cluster.machines[0], cluster.place.cloud
     kind, record = CLOUDS[cloud], stack_records.find(cluster_id)
     user = config.ssh_user if config else COMMON_FACTS[cloud].ssh_user
     hosts = tuple(
         replace(host, user=user, stop=POWER_OFF, host_key_source=kind.host_key_source)
-        for host in stack_machines.hosts_of(found.machines)
+        for host in stack_machines.hosts_of(cluster.machines)
     )
-    deadlines = {machine.id: machine.deadline for machine in found.machines}
+    deadlines = {machine.id: machine.deadline for machine in cluster.machines}
     return Inventory(
         name=_free_name(first.cluster, cluster_id),
         hosts=hosts,
@@ -133,22 +135,22 @@ def _free_name(cluster: str, cluster_id: str) -> str:
     return cluster if is_own else f"{cluster}-{cluster_id}"
 
 
-def _record(inventory: Inventory, found: Found) -> StackRecord:
+def _record(inventory: Inventory, cluster: Found) -> StackRecord:
     return StackRecord(
         cluster_id=str(inventory.cluster_id),
         cluster=inventory.name,
-        stack=found.machines[0].stack or found.machines[0].cluster,
+        stack=cluster.machines[0].stack or cluster.machines[0].cluster,
         cloud=inventory.cloud,
         region=inventory.region,
-        project=found.place.project,
-        account=found.account.rpartition(" ")[2] if not found.place.project else None,
+        project=cluster.place.project,
+        account=cluster.account.rpartition(" ")[2] if not cluster.place.project else None,
         bucket=inventory.bucket,
-        machines=dict(_known(found)),
+        machines=dict(_known(cluster)),
     )
 
 
-def _known(found: Found) -> Iterator[tuple[str, KnownMachine]]:
-    record = stack_records.find(str(found.machines[0].cluster_id))
-    for machine in found.machines:
+def _known(cluster: Found) -> Iterator[tuple[str, KnownMachine]]:
+    record = stack_records.find(str(cluster.machines[0].cluster_id))
+    for machine in cluster.machines:
         known = record.machines.get(machine.id) if record else None
         yield machine.id, known or KnownMachine(machine.name)

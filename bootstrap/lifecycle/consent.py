@@ -41,12 +41,12 @@ class Answers:
     @property
     def in_progress(self) -> dict[str, str]:
         """The host of each run and endpoint in progress."""
-        return {one: name for name, held in self.held.items() for one in held.in_progress}
+        return {work: name for name, held in self.held.items() for work in held.in_progress}
 
     @property
     def unfetched(self) -> dict[str, str]:
         """The host that has the results of each run that nobody has fetched."""
-        return {one: name for name, held in self.held.items() for one in held.unfetched}
+        return {run_id: name for name, held in self.held.items() for run_id in held.unfetched}
 
     def describe(self) -> Iterator[str]:
         """A line about the machines that were not contacted."""
@@ -111,7 +111,7 @@ def refuse_interruption(
     ids = stopped()
     names = [host.name for host in inventory.hosts if host.id in ids]
     if names:
-        progress = ", ".join(f"{one} (on {name})" for one, name in answers.in_progress.items())
+        progress = ", ".join(f"{work} (on {name})" for work, name in answers.in_progress.items())
         raise UsageError(
             f"{', '.join(names)} would be stopped for this change, which interrupts {progress}",
             hint=Hint(UP.plus(**inventory.target, yes=True), "   # interrupts it"),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from math import floor
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,7 @@ def arm_timers(inventory: Inventory, cloud: Cloud, hours: float | None, report: 
 
 
 def move_timers(
-    inventory: Inventory, at: datetime, report: Reporter, *, of_cloud: bool = False
+    inventory: Inventory, until: datetime, report: Reporter, *, of_cloud: bool = False
 ) -> None:
     """Move the timers of running machines; a machine without one is reported. `of_cloud`: as in
     `timer.move`.
@@ -97,20 +98,20 @@ def move_timers(
     """
     with connect.open_sessions(inventory) as sessions:
         moved = connect.everywhere(
-            sessions, lambda session: _move(session, at, of_cloud), what="moving the timers"
+            sessions, lambda session: _move(session, until, of_cloud), what="moving the timers"
         )
     report_missing(moved, report)
     if sessions.failed:
-        what = "the timers of some machines were not moved: these power off at their old time"
-        raise HostsFailed(what, sessions.outcomes, hint=EXTEND_HINT)
+        summary = "the timers of some machines were not moved: these power off at their old time"
+        raise HostsFailed(summary, sessions.outcomes, hint=EXTEND_HINT)
 
 
-def _move(session: Session, at: datetime, of_cloud: bool) -> Deadline:
+def _move(session: Session, until: datetime, of_cloud: bool) -> Deadline:
     deadline = timer.read(session)
     if deadline.state == MISSING and deadline.at is None:
         return deadline
-    timer.move(session, at, of_cloud=of_cloud)
-    return replace(deadline, at=at, state="armed", reason="")
+    timer.move(session, until, of_cloud=of_cloud)
+    return replace(deadline, at=until, state="armed", reason="")
 
 
 def report_missing(timers: Mapping[str, Deadline], report: Reporter) -> None:
@@ -150,14 +151,14 @@ class NewDeadline:
     def at(self, present: datetime | None) -> datetime:
         """Its time; UsageError where that is more than MOST_HOURS from now."""
         start = present if self.adds and present else _from_now(0)
-        wanted = start + timedelta(hours=self.hours)
-        if wanted > _from_now(MOST_HOURS):
+        end = start + timedelta(hours=self.hours)
+        if end > _from_now(MOST_HOURS):
             raise UsageError(
-                f"--hours {self.text}: {wanted:{TIME}} UTC is more than {MOST_HOURS:g} hours from "
+                f"--hours {self.text}: {end:{TIME}} UTC is more than {MOST_HOURS:g} hours from "
                 "now, the longest deadline",
                 hint=Command("extend", hours=f"{MOST_HOURS:g}"),
             )
-        return wanted
+        return end
 
 
 def new_deadline(options: ExtendOptions) -> Callable[[Inventory], NewDeadline]:
@@ -180,7 +181,7 @@ def extend(
     report: Reporter,
     before_timers: Callable[[Inventory], None] = lambda running: None,
     agree: Callable[[str], None] = lambda question: None,
-    left: float | None = None,
+    hours_left: float | None = None,
 ) -> None:
     """Move both deadlines: that of the cloud first, because the machines may not answer for
     minutes. Where two commands do this at the same time, both end with the later time.
@@ -189,7 +190,7 @@ def extend(
         running: the inventory of the machines of a cloud that run, None for none.
         before_timers: called before the machines are reached.
         agree: called with a question where the new deadline is earlier; it raises to refuse.
-        left: the hours that the budget of the stack leaves, None for a stack without one.
+        hours_left: the hours that the budget of the stack leaves, None for a stack without one.
 
     Raises:
         UsageError: the cloud stops a running machine earlier; nothing was changed.
@@ -201,20 +202,20 @@ def extend(
         report("these machines have no deadline of a cloud")
         return
     present = max((d.at for d in before.values() if d.at and d.at > _from_now(0)), default=None)
-    wanted = new.at(present)
-    hours = (wanted - _from_now(0)).total_seconds() / 3600 if new.adds else new.hours
-    if left is not None and hours > left:
-        rest = floor(left * 10) / 10  # never more than is left
+    end = new.at(present)
+    hours = (end - _from_now(0)).total_seconds() / 3600 if new.adds else new.hours
+    if hours_left is not None and hours > hours_left:
+        rest = floor(hours_left * 10) / 10  # never more than is left
         raise UsageError(
             f"--hours {new.text}: the budget of the stack leaves {rest:.1f} hours from now",
             hint=Command("extend", hours=f"{rest:.1f}"),
         )
     fixed = most_urgent([d for d in before.values() if d.fixed])
-    if fixed and fixed.at and fixed.at < wanted:
-        raise passes_fixed(f"{wanted:{TIME}} UTC", fixed, hours)
+    if fixed and fixed.at and fixed.at < end:
+        raise passes_fixed(f"{end:{TIME}} UTC", fixed, hours)
     if present:
-        moves = f"from {present:{TIME}} to {wanted:{TIME}} UTC"
-        if wanted < present - SAME_TIME:
+        moves = f"from {present:{TIME}} to {end:{TIME}} UTC"
+        if end < present - SAME_TIME:
             agree(f"the deadline moves {moves}, which is earlier. Move it?")
         report(f"the deadline moves {moves}")
     if fixed is None:
@@ -226,10 +227,10 @@ def extend(
         report(describe(armed) + ("; it stays as it is while a machine runs" if fixed else ""))
     if running:
         before_timers(running)
-        move_timers(running, wanted, report)
+        move_timers(running, end, report)
     if refused:
         raise refused
-    until = _settle(running, None if fixed else cloud, wanted, report)
+    until = _settle(running, None if fixed else cloud, end, report)
     if running:
         report(f"the machines power themselves off at {until:{TIME}} UTC")
 
@@ -261,10 +262,10 @@ def _timers(running: Inventory | None) -> dict[str, Deadline]:
         return connect.everywhere(sessions, timer.read, what="reading the timers")
 
 
-def passes_fixed(what: str, deadline: Deadline, hours: float) -> UsageError:
+def passes_fixed(subject: str, deadline: Deadline, hours: float) -> UsageError:
     """The error for a time after a deadline that cannot be moved while the machine runs."""
     return UsageError(
-        f"{what} is after {deadline.at:%Y-%m-%d %H:%M} UTC, when the cloud stops these machines; "
+        f"{subject} is after {deadline.at:{TIME}} UTC, when the cloud stops these machines; "
         f"{deadline.kind} can only change while a machine is stopped",
         hint=Hint(Command("stop"), ", then ", Command("start", hours=f"{hours:g}")),
     )
@@ -280,12 +281,12 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     if not cluster.inventory.kind.in_cloud:
         return
     hours = policy.max_hours + BEFORE_RUN + AFTER_RUN if policy.max_hours else 0.0
-    left = (policy.spent_at - time.time()) / 3600 if policy.spent_at else MOST_HOURS
-    hours = min(MOST_HOURS, left, hours)
+    hours_left = (policy.spent_at - time.time()) / 3600 if policy.spent_at else MOST_HOURS
+    hours = min(MOST_HOURS, hours_left, hours)
     needed, before = _from_now(hours), cloud_of(cluster.inventory).deadlines()
     urgent = most_urgent(before.values())
     if urgent and urgent.at and urgent.at < needed and not urgent.fixed:
-        short = [name for name, one in before.items() if one.at and one.at < needed]
+        short = [name for name, deadline in before.items() if deadline.at and deadline.at < needed]
         cloud_of(cluster.inventory.only(short)).set_deadline(hours)
         report(f"the cloud's deadline moves to {needed:%Y-%m-%d %H:%M} UTC, for --max-hours")
         urgent = replace(urgent, at=needed)
@@ -293,12 +294,8 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     timers = connect.everywhere(cluster.sessions, timer.read, what="reading the timers")
     report_missing(timers, report)
     early = {n: s for n, s in cluster.sessions.items() if _comes_before(timers[n], needed)}
-    at, of_cloud = max(until, needed), bool(urgent and urgent.fixed)
-    connect.everywhere(
-        early,
-        lambda session: timer.move(session, at, of_cloud=of_cloud),
-        what="moving the timers",
-    )
+    move = partial(timer.move, until=max(until, needed), of_cloud=bool(urgent and urgent.fixed))
+    connect.everywhere(early, move, what="moving the timers")
 
 
 def limit(cluster: ConnectedCluster, spent_at: float, report: Reporter) -> None:
@@ -310,26 +307,30 @@ def limit(cluster: ConnectedCluster, spent_at: float, report: Reporter) -> None:
     """
     if not cluster.inventory.kind.in_cloud:
         return
-    at = datetime.fromtimestamp(spent_at, timezone.utc)
+    end = datetime.fromtimestamp(spent_at, timezone.utc)
     before = cloud_of(cluster.inventory).deadlines()
-    late = [name for name, one in before.items() if _comes_after(one, at) and not one.fixed]
+    late = [
+        name
+        for name, deadline in before.items()
+        if _comes_after(deadline, end) and not deadline.fixed
+    ]
     if late:
-        hours = (at - _from_now(0)).total_seconds() / 3600
+        hours = (end - _from_now(0)).total_seconds() / 3600
         cloud_of(cluster.inventory.only(late)).set_deadline(hours)
     timers = connect.everywhere(cluster.sessions, timer.read, what="reading the timers")
-    longer = {n: s for n, s in cluster.sessions.items() if _comes_after(timers[n], at)}
-    connect.everywhere(longer, lambda session: timer.move(session, at), what="moving the timers")
+    longer = {n: s for n, s in cluster.sessions.items() if _comes_after(timers[n], end)}
+    connect.everywhere(longer, lambda session: timer.move(session, end), what="moving the timers")
     if late or longer:
-        report(f"the machines stop at {at:{TIME}} UTC: then the budget is spent")
+        report(f"the machines stop at {end:{TIME}} UTC: then the budget is spent")
 
 
-def _comes_after(deadline: Deadline, at: datetime) -> bool:
-    return deadline.state == "armed" and bool(deadline.at and deadline.at > at + SAME_TIME)
+def _comes_after(deadline: Deadline, end: datetime) -> bool:
+    return deadline.state == "armed" and bool(deadline.at and deadline.at > end + SAME_TIME)
 
 
-def _comes_before(deadline: Deadline, needed: datetime) -> bool:
+def _comes_before(deadline: Deadline, end: datetime) -> bool:
     return deadline.state == "past" or (
-        deadline.state == "armed" and bool(deadline.at and deadline.at < needed)
+        deadline.state == "armed" and bool(deadline.at and deadline.at < end)
     )
 
 

@@ -163,9 +163,8 @@ def cost_lines(cloud: Cloud, target: Mapping[str, str]) -> list[Line]:
     try:
         return billing_lines(cloud.costs(), target)
     except RailheadError as error:
-        return [
-            Line("bills", f"the cloud does not report the costs: {error.message}", verified=False)
-        ]
+        text = f"the cloud does not report the costs: {error.message}"
+        return [Line("bills", text, verified=False)]
 
 
 def destroy(
@@ -190,12 +189,9 @@ def destroy(
     _refuse_protected(machines, with_bucket)
     if inventory is None:
         to_empty = _bucket_to_empty(machines, discard) if with_bucket else None
-        rest = (
-            f"all the rest, with all that is in {to_empty.store.url}"
-            if to_empty
-            else "all the rest"
-        )
-        agree(f"destroying stack {machines.stack}: it has no machine; {rest} is removed")
+        content = f", with all that is in {to_empty.store.url}" if to_empty else ""
+        summary = f"destroying stack {machines.stack}: it has no machine"
+        agree(f"{summary}; all the rest{content} is removed")
         lines = remove_made(machines, report, to_empty)
         return _receipt(machines, [*lines, *_no_machine(machines)])
     refuse_unfetched(inventory, discard, with_bucket, ask=held.ask)
@@ -206,11 +202,12 @@ def destroy(
         lines.append(Line("pulumi", "not started: machines remain, and so do their deadlines"))
         return _receipt(machines, lines)
     lines = [empty_bucket(to_empty, report)] if to_empty else remove_wheels(inventory, report)
-    left = _pulumi_destroy(machines)
-    lines += [*left, *stopped_lines(inventory, cloud, report, clock)]
-    left += (remaining := remaining_machines(machines))
+    of_pulumi = _pulumi_destroy(machines)
+    lines += [*of_pulumi, *stopped_lines(inventory, cloud, report, clock)]
+    remaining = remaining_machines(machines)
     lines += [*remaining, *cost_lines(cloud, inventory.target)]
-    if all(line.verified for line in left):  # else the same command continues with it
+    # Otherwise the same command continues with it.
+    if all(line.verified for line in (*of_pulumi, *remaining)):
         local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
 
@@ -307,8 +304,8 @@ def _run_destroy(stack: str) -> list[Line]:
     try:
         pulumi_stack.destroy(stack)
     except pulumi_lock.Locked as error:
-        what = "the machines are terminated, and the rest is not removed"
-        raise RailheadError(f"{error.message}; {what}", hint=error.next) from None
+        done = "the machines are terminated, and the rest is not removed"
+        raise RailheadError(f"{error.message}; {done}", hint=error.next) from None
     except RailheadError as error:
         return failure_lines(stack, error)
     return []
@@ -321,8 +318,8 @@ def _remove_unrecorded(machines: StackMachines) -> tuple[list[str], list[Line]]:
         removed = stack_machines.remove_unrecorded_deadlines(machines, ids)
         removed += stack_machines.remove_leftovers(machines)
     except RailheadError as error:
-        what = "what a killed `pulumi up` may have left besides machines is not known"
-        return [], [Line("leftovers", f"{what}; it costs nothing: {error.message}")]
+        unknown = "what a killed `pulumi up` may have left besides machines is not known"
+        return [], [Line("leftovers", f"{unknown}; it costs nothing: {error.message}")]
     text = f"in no state of Pulumi, and removed: {', '.join(removed)}"
     return removed, [Line("leftovers", text)] if removed else []
 
@@ -343,13 +340,13 @@ def terminate_machines(
         if inventory is None:
             return []
         cloud = base.cloud_of(inventory)
-        wanted = STOPPED if inventory.kind.this_machine else ("gone",)
+        targets = STOPPED if inventory.kind.this_machine else ("gone",)
         try:
             cloud.terminate()
         except RailheadError as error:
             return [Line("end", error.message, verified=False)]
-        states = base.wait_for_state(cloud, wanted, report=report, clock=clock)
-        remaining = {name: s for name, s in states.items() if s.state not in wanted}
+        states = base.wait_for_state(cloud, targets, report=report, clock=clock)
+        remaining = {name: s for name, s in states.items() if s.state not in targets}
         if remaining:
             return [replace(machine_line(n, s), verified=False) for n, s in remaining.items()]
         inventory = stack_machines.of_id(machines)
@@ -363,11 +360,8 @@ def remaining_machines(machines: StackMachines) -> list[Line]:
         remaining = stack_machines.of_id(machines)
     except RailheadError as error:
         return [Line("machines", f"cannot be listed: {error.message}", verified=False)]
-    return (
-        [Line(h.name, f"{h.id} exists", verified=False) for h in remaining.hosts]
-        if remaining
-        else []
-    )
+    hosts = remaining.hosts if remaining else ()
+    return [Line(host.name, f"{host.id} exists", verified=False) for host in hosts]
 
 
 def empty_bucket(to_empty: Bucket, report: Reporter) -> Line:
@@ -380,13 +374,14 @@ def remove_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
     without other objects can then be deleted with its stack."""
     if not inventory.bucket:
         return []
-    what = "the Horovod wheels and host keys in it"
+    contents = "the Horovod wheels and host keys in it"
+    prefixes = (bucket.WHEELS, host_key_store.FOLDER)
     try:
-        own = bucket.bucket_of(inventory)
-        gone = sum(own.empty(report, prefix) for prefix in (bucket.WHEELS, host_key_store.FOLDER))
+        store = bucket.bucket_of(inventory)
+        gone = sum(store.empty(report, prefix) for prefix in prefixes)
     except RailheadError as error:
-        return [Line("bucket", f"{what} stay: {error.message}")]
-    text = f"{what}: {count(gone, 'object')} removed, with old versions"
+        return [Line("bucket", f"{contents} stay: {error.message}")]
+    text = f"{contents}: {count(gone, 'object')} removed, with old versions"
     return [Line("bucket", text)] if gone else []
 
 
@@ -395,16 +390,12 @@ def resources_to_destroy(
 ) -> list[str]:
     """What a destroy removes, for the user to confirm."""
     hosts = [f"  machine {h.name} ({h.id or h.address}) with its disk" for h in inventory.hosts]
-    others = [
-        f"  {cost.description}" for cost in costs if not cost.description.startswith("bucket")
-    ]
     how = "  with all that is in it: " if with_bucket else "  stays if it has more than wheels: "
-    buckets = [how + cost.description for cost in costs if cost.description.startswith("bucket")]
-    rest = (
-        ["  the stack's network, keys, roles and deadline"]
-        if not inventory.kind.this_machine
-        else []
-    )
+    texts = [cost.description for cost in costs]
+    others = [f"  {text}" for text in texts if not text.startswith("bucket")]
+    buckets = [f"{how}{text}" for text in texts if text.startswith("bucket")]
+    in_cloud = "  the stack's network, keys, roles and deadline"
+    rest = [] if inventory.kind.this_machine else [in_cloud]
     return [f"destroying stack {inventory.stack} removes", *hosts, *others, *rest, *buckets]
 
 

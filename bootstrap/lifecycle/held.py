@@ -69,6 +69,8 @@ def _read(session: Session) -> Held:
     search = marked.search((OF_RUNS, OF_ENDPOINTS))
     lines, _ = session.shell(f"{{ {search}\n}} 2>/dev/null")  # processes end meanwhile
     output = "\n".join(lines)
-    found = [*marked.found(output, OF_RUNS), *marked.found(output, OF_ENDPOINTS)]
-    unfetched = [one for one in unfetched if RUN_ID.fullmatch(one)]
-    return Held(tuple(unfetched), tuple(dict.fromkeys(one.run_id for one in found)))
+    processes = [*marked.found(output, OF_RUNS), *marked.found(output, OF_ENDPOINTS)]
+    return Held(
+        unfetched=tuple(filter(RUN_ID.fullmatch, unfetched)),
+        in_progress=tuple(dict.fromkeys(process.run_id for process in processes)),
+    )

@@ -53,8 +53,8 @@ class Search:
         lines = [f"  {machine}" for machine in self.machines]
         ids = sorted({machine.cluster_id or "" for machine in self.machines} - {""})
         hint = _following(ids[0]) if ids else ""
-        what = f"Pulumi has no state of stack {self.stack}, but machines of it exist:"
-        return UsageError("\n".join([what, *lines]), hint=hint)
+        summary = f"Pulumi has no state of stack {self.stack}, but machines of it exist:"
+        return UsageError("\n".join([summary, *lines]), hint=hint)
 
 
 def _following(cluster_id: str) -> Hint:
@@ -69,35 +69,35 @@ def search(stack: str) -> Search:
     config = stack_config.read(stack)
     ids = {record.cluster_id for record in records}
     places = [place_of(record) for record in records] + ([place_of(config)] if config else [])
-    found = Search(stack)
+    result = Search(stack)
     for place in dict.fromkeys(places):
-        found = _search(found, place, ids, config)
-    return found
+        result = _search(result, place, ids, config)
+    return result
 
 
-def _search(found: Search, place: Place, ids: set[str], config: StackConfig | None) -> Search:
+def _search(before: Search, place: Place, ids: set[str], config: StackConfig | None) -> Search:
     if place.cloud not in CLOUDS or CLOUDS[place.cloud].machines is None:
-        return replace(found, listed=(*found.listed, "the local cloud"))
+        return replace(before, listed=(*before.listed, "the local cloud"))
     try:
         listed = list_machines(place)
     except RailheadError as error:
         why = f"the machines in {where(place)} are not known: {error.message}"
-        return replace(found, unlisted=(*found.unlisted, why), hint=found.hint or error.hint)
-    own = [
+        return replace(before, unlisted=(*before.unlisted, why), hint=before.hint or error.hint)
+    known = {machine.id for machine in before.machines}
+    more = tuple(
         machine
         for machine in listed.machines
-        if machine.cluster_id in ids or (config and _has_tags(machine, config))
-    ]
-    known = {machine.id for machine in found.machines}
-    more = tuple(machine for machine in own if machine.id not in known)
+        if (machine.cluster_id in ids or (config and _has_tags(machine, config)))
+        and machine.id not in known
+    )
     seen = ", ".join(filter(None, [listed.account, place.region]))
-    return replace(found, machines=(*found.machines, *more), listed=(*found.listed, seen))
+    return replace(before, machines=(*before.machines, *more), listed=(*before.listed, seen))
 
 
 def _has_tags(machine: Machine, config: StackConfig) -> bool:
     """Whether it has the tags of a stack. Google Cloud's labels do not name the stack."""
-    own = (config.cluster, config.owner)
-    return (machine.cluster, machine.owner) == own and machine.stack in (None, config.stack)
+    is_same = (machine.cluster, machine.owner) == (config.cluster, config.owner)
+    return is_same and machine.stack in (None, config.stack)
 
 
 def where(place: Place) -> str:

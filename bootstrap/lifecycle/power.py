@@ -156,12 +156,12 @@ def _chief_alone(status: ClusterStatus) -> ClusterStatus:
 
 def _part(whole: Inventory, names: Collection[str]) -> Inventory:
     """These hosts, with their part of the price."""
-    part = whole.only(names)
+    hosts = whole.only(names)
     if whole.price is None:
-        return part
+        return hosts
     from railhead.money.host import scaled
 
-    return replace(part, price=scaled(whole.price, len(whole.hosts), len(part.hosts)))
+    return replace(hosts, price=scaled(whole.price, len(whole.hosts), len(hosts.hosts)))
 
 
 def check_time_to_live(status: ClusterStatus, seconds: float, report: Reporter) -> None:
@@ -173,10 +173,10 @@ def check_time_to_live(status: ClusterStatus, seconds: float, report: Reporter) 
     from ..runs.launch import StopPolicy
 
     runs = [name for name in whole.names if name == chief or name not in status.not_running]
-    wanted = StopPolicy(keep_minutes=0, max_hours=hours)
-    found = stop_policy.within_budget(_part(whole, runs), wanted, time.time())
-    if found.max_hours is not None and found.max_hours < hours:
-        rest = floor(found.max_hours * 100) / 100  # never more than is left
+    policy = StopPolicy(keep_minutes=0, max_hours=hours)
+    policy = stop_policy.within_budget(_part(whole, runs), policy, time.time())
+    if policy.max_hours is not None and policy.max_hours < hours:
+        rest = floor(policy.max_hours * 100) / 100  # never more than is left
         raise UsageError(
             f"the budget of the stack is spent in {rest:g} hours, before the time-to-live of "
             f"{duration(seconds)} is over",
@@ -281,8 +281,8 @@ def start(
     if inventory.budget is not None:
         from ..costs import budget
 
-        wanted = hours or deadlines.default_hours(inventory)
-        hours = budget.within(inventory, wanted, time.time(), report)
+        length = hours or deadlines.default_hours(inventory)
+        hours = budget.within(inventory, length, time.time(), report)
     deadlines.arm(inventory, cloud, hours, report)
     if status.not_running:
         _start(cloud, status, report, clock)
@@ -413,16 +413,18 @@ def extend(
 
     from ..costs import budget
 
-    left = budget.hours_left(status.inventory, time.time())
+    hours_left = budget.hours_left(status.inventory, time.time())
     cloud = base.cloud_of(status.inventory)
     running = running_part(status) if status.inventory.kind.in_cloud else None
-    deadlines.extend(running, cloud, new, report, pin, agree, left)
+    deadlines.extend(running, cloud, new, report, pin, agree, hours_left)
     _note_deadlines(status.inventory, cloud.deadlines())
 
 
 def _note_deadlines(inventory: Inventory, cloud_deadlines: Mapping[str, Deadline]) -> None:
     """Record the times for a day on which the cloud does not answer."""
-    times = {name: one.at.isoformat() for name, one in cloud_deadlines.items() if one.at}
+    times = {
+        name: deadline.at.isoformat() for name, deadline in cloud_deadlines.items() if deadline.at
+    }
     hosts = {host.name: str(host.id) for host in inventory.hosts}
     machines = {hosts[name]: KnownMachine(name, time) for name, time in times.items()}
     stack_records.note_deadlines(inventory.cluster_id, machines)
@@ -470,10 +472,12 @@ def unarmed(inventory: Inventory, bad: Mapping[str, Deadline]) -> RailheadError 
     if not bad:
         return None
     states = ", ".join(sorted({deadline.state for deadline in bad.values()}))
-    what = f"the cloud's own deadline of {', '.join(bad)} is {states}: the cloud does not stop it"
+    message = (
+        f"the cloud's own deadline of {', '.join(bad)} is {states}: the cloud does not stop it"
+    )
     target = inventory.target
     if all(deadline.exists for deadline in bad.values()):
         extend = Command("extend", **target, hours=8)
-        return RailheadError(what, hint=Hint(extend, "   # sets it again"))
+        return RailheadError(message, hint=Hint(extend, "   # sets it again"))
     up = Command("up", refresh=True, **target)
-    return RailheadError(what, hint=Hint(up, "   # creates it"))
+    return RailheadError(message, hint=Hint(up, "   # creates it"))

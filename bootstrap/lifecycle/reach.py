@@ -47,8 +47,8 @@ def sessions(inventory: Inventory) -> Sessions:
     opened = connect.open_sessions(inventory)
     if opened.failed:
         with opened:
-            what = f"{len(opened.failed)} of {len(inventory.hosts)} hosts cannot be reached"
-            raise not_reached(what, opened)
+            summary = f"{len(opened.failed)} of {len(inventory.hosts)} hosts cannot be reached"
+            raise not_reached(summary, opened)
     return opened
 
 
@@ -60,12 +60,12 @@ def agents(inventory: Inventory) -> Iterator[tuple[Sessions, dict[str, str]]]:
         yield opened, pythons
 
 
-def not_reached(what: str, sessions: Sessions) -> HostsNotReady:
+def not_reached(summary: str, sessions: Sessions) -> HostsNotReady:
     """The error for hosts that could not be reached."""
     diagnosis = diagnose(sessions)
-    what = "; ".join(filter(None, (what, diagnosis.reason)))
+    summary = "; ".join(filter(None, (summary, diagnosis.reason)))
     kind = NothingReached if sessions.out_of_reach else HostsNotReady
-    return kind(what, sessions.outcomes, hint=diagnosis.hint)
+    return kind(summary, sessions.outcomes, hint=diagnosis.hint)
 
 
 def diagnose(sessions: Sessions) -> Diagnosis:
@@ -92,23 +92,25 @@ def _check_firewall(inventory: Inventory) -> Diagnosis:
     return compare_cidrs(allowed, own_address(inventory.chief.address), inventory.stack)
 
 
-def compare_cidrs(allowed: Sequence[str], own: str | None, stack: str | None = None) -> Diagnosis:
+def compare_cidrs(
+    allowed: Sequence[str], address: str | None, stack: str | None = None
+) -> Diagnosis:
     """The diagnosis for the allowed networks and this computer's address, None if unknown."""
     listed = ", ".join(allowed) or "no address"
-    if own is None:
+    if address is None:
         return Diagnosis(
             f"its firewall allows {listed}; your own address could not be determined",
             f"curl {OWN_ADDRESS_URL}   # is it among them?",
         )
-    if any(ipaddress.ip_address(own) in ipaddress.ip_network(network) for network in allowed):
-        reason = f"its firewall allows your address ({own} is in {listed}): it does not answer"
+    if any(ipaddress.ip_address(address) in ipaddress.ip_network(network) for network in allowed):
+        reason = f"its firewall allows your address ({address} is in {listed}): it does not answer"
         return Diagnosis(
             reason, Hint(Command("status", stack=stack), "   # what the cloud says of it")
         )
-    networks = ",".join([*allowed, f"{own}/{ipaddress.ip_address(own).max_prefixlen}"])
+    networks = ",".join([*allowed, f"{address}/{ipaddress.ip_address(address).max_prefixlen}"])
     option = typed_options({"stack": stack})
     return Diagnosis(
-        f"its firewall allows {listed}, but your address is {own}",
+        f"its firewall allows {listed}, but your address is {address}",
         f"pulumi config set{option} ssh_cidrs {shlex.quote(networks)} && pulumi up{option}",
     )
 

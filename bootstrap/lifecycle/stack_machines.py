@@ -83,12 +83,19 @@ class StackMachines:
 
     def refuse_undocumented(self) -> None:
         """UsageError where the last `pulumi up` broke off: some machines are in no document."""
-        if names := self.undocumented:
-            raise UsageError(
-                f"the last pulumi up of stack {self.stack} broke off: its output cluster does "
-                f"not have {', '.join(names)}",
-                hint=Hint(Command("up", stack=self.stack), "   # continues"),
-            )
+        if self.undocumented:
+            raise UsageError(self._broke_off, hint=Hint(self._up, "   # continues"))
+
+    @property
+    def _broke_off(self) -> str:
+        return (
+            f"the last pulumi up of stack {self.stack} broke off: its output cluster does not have "
+            f"{', '.join(self.undocumented)}"
+        )
+
+    @property
+    def _up(self) -> Command:
+        return Command("up", stack=self.stack)
 
     @property
     def _end(self) -> Command:
@@ -104,21 +111,16 @@ class StackMachines:
             yield f"machines in no state of Pulumi are not known: {self.unlisted}"
 
     def _unfinished(self) -> Iterator[str]:
-        if not self.undocumented:
-            return
-        up, end = Command("up", stack=self.stack), self._end
-        listed = ", ".join(self.undocumented)
-        yield (
-            f"the last pulumi up of stack {self.stack} broke off: its output cluster does not "
-            f"have {listed}\n  next: {up}   # continues; or, to end all of it: {end}"
-        )
+        if self.undocumented:
+            following = f"{self._up}   # continues; or, to end all of it: {self._end}"
+            yield f"{self._broke_off}\n  next: {following}"
 
     def _strays(self) -> Iterator[str]:
         for machine in self.strays:
             yield f"in no state of Pulumi, with this stack's id: {machine}"
         if self.strays:
-            up = Command("up", stack=self.stack)
-            yield f"  next: {up}   # terminates them first; or, to end the whole stack: {self._end}"
+            end = f"or, to end the whole stack: {self._end}"
+            yield f"  next: {self._up}   # terminates them first; {end}"
 
     def _others(self) -> Iterator[str]:
         if self.others:
@@ -157,7 +159,9 @@ def of_state(state: StackState) -> StackMachines:
     stack_records.save_state(state, pulumi_cli.backend())
     if state.account:
         cluster = document.name if document else state.cluster or state.stack
-        _record_account(cluster, state.account)
+        # EC2 does not show machines of other accounts.
+        account = local_state.cluster_folder(cluster) / "account"
+        atomic_write(account, f"account {state.account}\n")
     return _find(state, document)
 
 
@@ -205,13 +209,13 @@ def _refuse_machine_of_others(state: StackState, listed: Listed) -> None:
     """UsageError where another stack has a machine under an id of this one's state: on Google Cloud
     the id is a name, which is free when its machine is gone. Railhead and Pulumi would stop and
     delete that machine."""
-    own = {machine.id: machine for machine in state.machines}
-    known = [m for m in listed.machines if m.id in own and m.cluster_id and state.cluster_id]
+    recorded = {machine.id: machine for machine in state.machines}
+    known = [m for m in listed.machines if m.id in recorded and m.cluster_id and state.cluster_id]
     taken = [machine for machine in known if machine.cluster_id != state.cluster_id]
     if not taken:
         return
-    names = ", ".join(own[machine.id].name for machine in taken)
-    urns = [own[machine.id].urn for machine in taken]
+    names = ", ".join(recorded[machine.id].name for machine in taken)
+    urns = [recorded[machine.id].urn for machine in taken]
     forget = [pulumi_stack.forget_resource(state.stack, urn) for urn in urns if urn]
     raise UsageError(
         f"{names} of stack {state.stack} is gone, and a machine of another stack has its name: "
@@ -229,8 +233,8 @@ def of_id(machines: StackMachines) -> Inventory | None:
     state = machines.state
     if state.cloud is None or state.cluster_id is None:
         return None
-    own = (m for m in _list(state).machines if m.cluster_id == state.cluster_id)
-    hosts = hosts_of(own)
+    with_id = (m for m in _list(state).machines if m.cluster_id == state.cluster_id)
+    hosts = hosts_of(with_id)
     return _inventory(state, machines.document, hosts) if hosts else None
 
 
@@ -271,7 +275,11 @@ def remove_unrecorded_deadlines(machines: StackMachines, ids: Iterable[str]) -> 
     name = state.first_name or state.cluster
     if state.cloud is None or name is None:
         return []
-    without = [one for one in ids if not any(name.endswith(one) for name in state.schedules)]
+    without = [
+        machine_id
+        for machine_id in ids
+        if not any(name.endswith(machine_id) for name in state.schedules)
+    ]
     return machines_of_cloud.remove_deadlines(_place(state), name, without)
 
 
@@ -307,11 +315,6 @@ def _place(state: StackState) -> Place:
     return Place(state.cloud or "", state.region, state.project)
 
 
-def _record_account(cluster: str, account: str) -> None:
-    """Record the account that has the machines: EC2 does not show machines of other accounts."""
-    atomic_write(local_state.cluster_folder(cluster) / "account", f"account {account}\n")
-
-
 def merge(
     state: StackState, document: Inventory | None, listed: Listed | None, unlisted: str = ""
 ) -> StackMachines:
@@ -319,13 +322,13 @@ def merge(
     `unlisted`: why the list is not whole."""
     is_whole = listed is not None and not unlisted
     machines = listed.machines if listed else ()
-    own = [m for m in machines if state.cluster_id and m.cluster_id == state.cluster_id]
+    with_id = [m for m in machines if state.cluster_id and m.cluster_id == state.cluster_id]
     in_state = {m.id for m in state.machines}
-    exist = in_state | {m.id for m in own}
+    exist = in_state | {m.id for m in with_id}
     documented = [h for h in document.hosts if h.id in exist or not is_whole] if document else []
     known = {h.id for h in documented}
     added = [_host(m) for m in state.machines if m.id not in known]
-    strays = tuple(m for m in own if m.id not in in_state | known)
+    strays = tuple(m for m in with_id if m.id not in in_state | known)
     added += [_host(m) for m in strays]
     hosts = (*documented, *_distinct(added, documented))
     where = [listed.account if listed else "", state.region or ""]
@@ -383,9 +386,9 @@ def _distinct(hosts: Iterable[Host], taken: Sequence[Host]) -> Iterator[Host]:
     taken is replaced by the id. A recorded address may be another machine's by now."""
     names, addresses = {h.name for h in taken}, {h.address for h in taken}
     for host in hosts:
-        own = str(host.id).rpartition("/")[2]
-        name = host.name if host.name not in names else f"{host.name}.{own[-17:]}"
-        address = host.address if host.address not in addresses else own
+        last_part = str(host.id).rpartition("/")[2]
+        name = host.name if host.name not in names else f"{host.name}.{last_part[-17:]}"
+        address = host.address if host.address not in addresses else last_part
         names.add(name)
         addresses.add(address)
         yield replace(host, name=name, address=address)

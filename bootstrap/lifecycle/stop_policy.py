@@ -65,9 +65,9 @@ def within_budget(inventory: Inventory, policy: StopPolicy, now: float) -> StopP
         return policy
     from ..costs import budget  # imported late, as all of prices: most hosts cost nothing
 
-    left = budget.hours_left(inventory, now)
-    own = None if policy.budget is None else budget.hours_of(policy.budget, inventory)
-    hours = min(each for each in (left, own) if each is not None)
+    of_stack = budget.hours_left(inventory, now)
+    of_run = None if policy.budget is None else budget.hours_of(policy.budget, inventory)
+    hours = min(hours for hours in (of_stack, of_run) if hours is not None)
     budget.refuse_small(policy.budget or inventory.budget or 0, hours, policy.keep_hours, inventory)
     limited = replace(policy, spent_at=now + min(hours, A_YEAR) * 3600)
     return limited if policy.max_hours is None else limited.from_now(now)
@@ -124,10 +124,10 @@ def check_deadline(deadline: Deadline | None, policy: StopPolicy, now: datetime)
         return f"the cloud stops these machines by itself: {deadline.reason}"
     hours_left = (deadline.at - now).total_seconds() / 3600
     if policy.max_hours is not None and policy.max_hours > hours_left and deadline.fixed:
-        what = f"--max-hours {policy.max_hours:g}"
-        raise deadlines.passes_fixed(what, deadline, policy.max_hours)
-    at = f"{deadline.at:%Y-%m-%d %H:%M} UTC"
-    return f"the cloud stops these machines at {at}, {hours_left:.1f} h left"
+        option = f"--max-hours {policy.max_hours:g}"
+        raise deadlines.passes_fixed(option, deadline, policy.max_hours)
+    end = f"{deadline.at:{deadlines.TIME}} UTC"
+    return f"the cloud stops these machines at {end}, {hours_left:.1f} h left"
 
 
 @contextmanager

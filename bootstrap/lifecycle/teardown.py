@@ -89,20 +89,16 @@ def _everywhere(sessions: Mapping[str, Session], cluster: str, purge: bool) -> l
         return []
     lines: dict[str, list[Line]] = {}
 
-    def one(session: Session) -> None:
-        lines[session.host.name] = _from_host(session, cluster, purge)
+    def remove(session: Session) -> None:
+        with session.within(HOST_SECONDS):
+            lines[session.host.name] = _removed(session, cluster, purge)
 
     try:
-        connect.everywhere(sessions, one, what="teardown")
+        connect.everywhere(sessions, remove, what="teardown")
     except HostsFailed as failed:
         for name, why in failed.outcomes.items():
             lines.setdefault(name, [Line(name, why, verified=False)])
     return [line for name in sessions for line in lines[name]]
-
-
-def _from_host(session: Session, cluster: str, purge: bool) -> list[Line]:
-    with session.within(HOST_SECONDS):
-        return _removed(session, cluster, purge)
 
 
 def _removed(session: Session, cluster: str, purge: bool) -> list[Line]:
@@ -117,28 +113,18 @@ def _removed(session: Session, cluster: str, purge: bool) -> list[Line]:
     authorize(session, cluster, [])
     path = "~/.railhead" if purge else "~/.railhead/cluster"
     gone = not session.remove(path)
-    remaining = f"; LEFT: {[*ended.left]}" if ended.left else ", no process left (checked in /proc)"
-    removed_keys = "keys removed; runtimes, runs and data kept (--purge)"
-    what = "~/.railhead removed: runtimes, runs and data" if purge else removed_keys
-    return [
-        *system,
-        Line(
-            name,
-            f"{count(ended.ended, 'process')} of runs ended{remaining}",
-            verified=not ended.left,
-        ),
-        *_endpoint_lines(name, served),
-        Line(name, what if gone else f"could not remove {path}", verified=gone),
-    ]
+    only_keys = "keys removed; runtimes, runs and data kept (--purge)"
+    removed = "~/.railhead removed: runtimes, runs and data" if purge else only_keys
+    lines = [*system, _processes(name, ended, "runs", "no process left (checked in /proc)")]
+    if served.ended or served.left:
+        lines.append(_processes(name, served, "endpoints", "none is listening any more"))
+    return [*lines, Line(name, removed if gone else f"could not remove {path}", verified=gone)]
 
 
-def _endpoint_lines(name: str, ended: Swept) -> list[Line]:
-    """The outcome for endpoints; nothing where there was none."""
-    if not ended.ended and not ended.left:
-        return []
-    remaining = f"; LEFT: {[*ended.left]}" if ended.left else ", none is listening any more"
-    text = f"{count(ended.ended, 'process')} of endpoints ended{remaining}"
-    return [Line(name, text, verified=not ended.left)]
+def _processes(host: str, swept: Swept, owner: str, none_left: str) -> Line:
+    remaining = f"; LEFT: {[*swept.left]}" if swept.left else f", {none_left}"
+    text = f"{count(swept.ended, 'process')} of {owner} ended{remaining}"
+    return Line(host, text, verified=not swept.left)
 
 
 def _restore_system(session: Session) -> list[Line]:
@@ -155,11 +141,10 @@ def _stop_local(inventory: Inventory) -> list[Line]:
     lines = []
     for name, stopped in local_cluster.stop(inventory.name).items():
         gone = not stopped.left and stopped.port_closed
-        text = (
+        ended = (
             f"sshd stopped with {count(stopped.ended, 'process')}; "
             "its port is closed, no process left (checked in /proc)"
         )
-        lines.append(
-            Line(name, text if gone else f"still running: {[*stopped.left]}", verified=gone)
-        )
+        text = ended if gone else f"still running: {[*stopped.left]}"
+        lines.append(Line(name, text, verified=gone))
     return lines

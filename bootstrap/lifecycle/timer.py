@@ -39,14 +39,14 @@ def parse(output: str, now: datetime) -> Deadline:
     match = SHOWN.search(output)
     if not match:
         return Deadline(KIND, None, MISSING, SOURCE, "the machine has no timer")
-    at = now + timedelta(seconds=int(match[1]) - int(match[2]))
+    end = now + timedelta(seconds=int(match[1]) - int(match[2]))
     if match[4] != "active":
-        return Deadline(KIND, at, MISSING, SOURCE, f"its systemd timer is {match[4]}")
+        return Deadline(KIND, end, MISSING, SOURCE, f"its systemd timer is {match[4]}")
     late = match[3] == "yes"
-    return Deadline(KIND, at, "past" if late else "armed", SOURCE, LATE if late else "")
+    return Deadline(KIND, end, "past" if late else "armed", SOURCE, LATE if late else "")
 
 
-def move(session: Session, at: datetime, *, of_cloud: bool = False) -> None:
+def move(session: Session, until: datetime, *, of_cloud: bool = False) -> None:
     """Let the machine power itself off at this time. `of_cloud`: the time is by the clock of the
     cloud, which stops the machine then. Ours or the machine's may be wrong: the earlier one counts,
     so that neither powers it off before.
@@ -57,7 +57,7 @@ def move(session: Session, at: datetime, *, of_cloud: bool = False) -> None:
     now = datetime.now(timezone.utc)
     if of_cloud and (shown := SHOWN.search(_show(session))):
         now = min(now, datetime.fromtimestamp(int(shown[2]), timezone.utc))
-    seconds = round((at - now).total_seconds())
+    seconds = round((until - now).total_seconds())
     try:
         run_as_root(session, f"{TOOL} set {max(LEAST, min(seconds, MOST))}", silence=ANSWER_SECONDS)
     except ConnectionLost:

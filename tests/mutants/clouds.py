@@ -60,15 +60,15 @@ MUTANTS = [
     Mutant(
         what="`pulumi destroy` removes the deadlines of machines that only stopped",
         file="bootstrap/lifecycle/destroy.py",
-        old='wanted = STOPPED if inventory.kind.this_machine else ("gone",)',
-        new="wanted = STOPPED",
+        old='targets = STOPPED if inventory.kind.this_machine else ("gone",)',
+        new="targets = STOPPED",
         caught_by=(f"{LIFE}/test_destroy.py",),
     ),
     Mutant(
         what="a stack without an id ends machines of others that have none either",
         file="bootstrap/lifecycle/stack_machines.py",
-        old="own = [m for m in machines if state.cluster_id and m.cluster_id == state.cluster_id]",
-        new="own = [m for m in machines if m.cluster_id == state.cluster_id]",
+        old="[m for m in machines if state.cluster_id and m.cluster_id == state.cluster_id]",
+        new="[m for m in machines if m.cluster_id == state.cluster_id]",
         caught_by=(f"{LIFE}/test_stack_machines.py",),
     ),
     Mutant(

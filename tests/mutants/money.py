@@ -82,7 +82,7 @@ MUTANTS = [
     Mutant(
         what="the budget of a run moves no timer of a machine",
         file="bootstrap/lifecycle/deadlines.py",
-        old="for n, s in cluster.sessions.items() if _comes_after(timers[n], at)}",
+        old="for n, s in cluster.sessions.items() if _comes_after(timers[n], end)}",
         new="for n, s in {}.items()}",
         caught_by=("tests/bootstrap/lifecycle/test_deadlines.py", "-k", "budget"),
     ),

@@ -27,8 +27,8 @@ MUTANTS = [
     Mutant(
         what="`fab start --hours` spends more than the budget of the stack",
         file=f"{LIFE}/power.py",
-        old="        hours = budget.within(inventory, wanted",
-        new="        hours = hours or budget.within(inventory, wanted",
+        old="        hours = budget.within(inventory, length",
+        new="        hours = hours or budget.within(inventory, length",
         caught_by=(f"{TESTS}/lifecycle/test_power.py", "-k", "on_a_budget"),
     ),
     Mutant(

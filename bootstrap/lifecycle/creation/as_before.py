@@ -42,9 +42,9 @@ def read(machines: StackMachines, report: Reporter) -> Before:
     recorded = {h.name for h in inventory.hosts if any(s.endswith(str(h.id)) for s in schedules)}
     try:
         cloud = base.cloud_of(inventory)
-        states = {name: one.state for name, one in cloud.instance_states().items()}
+        states = {name: state.state for name, state in cloud.instance_states().items()}
         deadlines = cloud.deadlines()
-        lost = [name for name, one in deadlines.items() if not one.exists and name in recorded]
+        lost = [n for n, deadline in deadlines.items() if not deadline.exists and n in recorded]
         return Before(states, deadlines, tuple(lost))
     except RailheadError as error:
         report(f"how the machines are now is not known: {error.message}")
@@ -58,8 +58,8 @@ def restore(before: Before, inventory: Inventory, report: Reporter) -> None:
         return
     try:
         states = base.cloud_of(inventory).instance_states()
-        running = [n for n, one in states.items() if one.state not in (*STOPPED, "unknown")]
-        stopped = [n for n, one in states.items() if one.state == "stopped"]
+        running = [n for n, state in states.items() if state.state not in (*STOPPED, "unknown")]
+        stopped = [n for n, state in states.items() if state.state == "stopped"]
         _stop([n for n in running if before.states.get(n) == "stopped"], inventory, report)
         _start([n for n in stopped if before.states.get(n) == "running"], inventory, report)
         _move_back(before, inventory, report)
@@ -100,6 +100,6 @@ def deadline_error(inventory: Inventory) -> RailheadError | None:
     if not inventory.kind.in_cloud:
         return None
     cloud = base.cloud_of(inventory)
-    running = {n for n, one in cloud.instance_states().items() if one.state == "running"}
-    read = {n: one for n, one in cloud.deadlines().items() if n in running}
-    return power.unarmed(inventory, {n: one for n, one in read.items() if one.state != "armed"})
+    running = {n for n, state in cloud.instance_states().items() if state.state == "running"}
+    deadlines = {n: deadline for n, deadline in cloud.deadlines().items() if n in running}
+    return power.unarmed(inventory, {n: d for n, d in deadlines.items() if d.state != "armed"})

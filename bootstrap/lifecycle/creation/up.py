@@ -198,15 +198,17 @@ def _end_strays(view: StackView, report: Reporter, *, yes: bool, discard: bool) 
         answers = held.ask(before.inventory)
         consent.refuse_removal(before.inventory, answers, lambda: sorted(ids))
     hosts = tuple(host for host in before.inventory.hosts if host.id in ids)
-    what = f"a killed `pulumi up` left {', '.join(map(str, before.strays))}"
-    consent.before_question(yes)(f"{what}, in no state of Pulumi: terminated, with their disks")
+    machines = ", ".join(map(str, before.strays))
+    consent.before_question(yes)(
+        f"a killed `pulumi up` left {machines}, in no state of Pulumi: terminated, with their disks"
+    )
     question = f"Terminate {', '.join(host.name for host in hosts)}?"
     if not yes and not confirm(question, hint=again.plus(yes=True)):
         raise UsageError("nothing was changed", hint=again)
     cloud = base.cloud_of(replace(before.inventory, hosts=hosts))
     cloud.terminate()
     states = base.wait_for_state(cloud, ("gone",), report=report)
-    if remaining := [name for name, one in states.items() if one.state != "gone"]:
+    if remaining := [name for name, state in states.items() if state.state != "gone"]:
         raise RailheadError(f"{', '.join(remaining)} exists still", hint=again)
     _remove_deadlines(view, report, ids)
     view.refresh()
@@ -297,33 +299,37 @@ def _broken(
     stack = machines.stack
     for line in machines.describe():
         report(line)
-    what = f"pulumi up of stack {stack} broke off; "
+    message = f"pulumi up of stack {stack} broke off; "
     if tried:
-        what += f"none of its zones has capacity: {', '.join(tried)}; "
+        message += f"none of its zones has capacity: {', '.join(tried)}; "
     status = _status(machines, report)
-    what += _what_runs(machines, status)
+    message += _what_runs(machines, status)
     up, end = Command("up", stack=stack), Command("teardown", destroy=True, stack=stack)
     if pulumi_cli.is_locked(result.text):
         locked = pulumi_lock.locked(stack, result.text, up)
-        return RailheadError(f"{what}; {locked.message}", hint=locked.next)
+        return RailheadError(f"{message}; {locked.message}", hint=locked.next)
     if has_bucket_conflict(result.text):
-        what += "; its bucket_name names a bucket that exists and is in no state of Pulumi"
+        message += "; its bucket_name names a bucket that exists and is in no state of Pulumi"
         option = typed_options({"stack": stack})
         change = f"pulumi config set{option} bucket_name OTHER && "
         more = "   # or remove the bucket, if it is yours, and repeat the command"
-        return RailheadError(what, hint=Hint(change, up, more))
+        return RailheadError(message, hint=Hint(change, up, more))
     if is_conflict(result.text) and machines.inventory is None:
-        what += "; what a killed `pulumi up` left is in the way"
-        return RailheadError(what, hint=Hint(end, " && ", up))
+        message += "; what a killed `pulumi up` left is in the way"
+        return RailheadError(message, hint=Hint(end, " && ", up))
     if LAUNCH.search(result.text):
-        what += "; EC2 ended a machine as it started, most often as its disk's key cannot be used"
-        return RailheadError(what, hint=Hint(Command("doctor", stack=stack), "   # reads the key"))
+        message += (
+            "; EC2 ended a machine as it started, most often as its disk's key cannot be used"
+        )
+        return RailheadError(
+            message, hint=Hint(Command("doctor", stack=stack), "   # reads the key")
+        )
     if refused := REFUSED.search(result.text):  # the same again would be refused again
-        return RailheadError(f"{what}; the config is refused", hint=refused[1])
-    if status and any(one.state == "gone" for one in status.instance_states.values()):
+        return RailheadError(f"{message}; the config is refused", hint=refused[1])
+    if status and any(state.state == "gone" for state in status.instance_states.values()):
         up = up.plus(refresh=True)  # otherwise Pulumi changes machines that do not exist
     kind = NoCapacity if is_no_capacity(result.text) else RailheadError
-    return kind(what, hint=Hint(up, "   # continues; to end all of it: ", end))
+    return kind(message, hint=Hint(up, "   # continues; to end all of it: ", end))
 
 
 def _status(machines: StackMachines, report: Reporter) -> power.ClusterStatus | None:

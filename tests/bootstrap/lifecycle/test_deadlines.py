@@ -404,7 +404,7 @@ def test_extend_does_not_pass_the_budget_of_a_stack(typed: str, passes: bool) ->
     cloud: Any = Cloud(2)
     new = NewDeadline.read(typed)
     with nullcontext() if passes else pytest.raises(UsageError, match="leaves 5.0 hours"):
-        deadlines.extend(None, cloud, new, lambda _: None, left=5.0)
+        deadlines.extend(None, cloud, new, lambda _: None, hours_left=5.0)
     assert bool(cloud.moved) == passes
 
 
@@ -412,9 +412,9 @@ def test_extend_does_not_pass_the_budget_of_a_stack(typed: str, passes: bool) ->
 def test_the_next_command_after_a_budget_is_not_refused(left: float, hours: float) -> None:
     cloud: Any = Cloud(2)
     with pytest.raises(UsageError) as refused:
-        deadlines.extend(None, cloud, NewDeadline(3), lambda _: None, left=left)
+        deadlines.extend(None, cloud, NewDeadline(3), lambda _: None, hours_left=left)
     new = NewDeadline.read(refused.value.hint.split()[-1])
-    deadlines.extend(None, cloud, new, lambda _: None, left=left)
+    deadlines.extend(None, cloud, new, lambda _: None, hours_left=left)
     assert cloud.moved and new.hours == hours
 
 
