@@ -80,12 +80,8 @@ def _of_script(program: Script, request: RunRequest, folder: Path) -> Reported:
     folder.mkdir(parents=True)
     variables = {f"RAILHEAD_DATA_{i.spec.name.upper()}": _data_folder(i) for i in request.data}
     variables |= {"RAILHEAD_RESULTS": str(folder), "RAILHEAD_RANK": "0", "RAILHEAD_SIZE": "1"}
-    variables |= {
-        "TF_CPP_MIN_LOG_LEVEL": "1",
-        "RAILHEAD_LOCAL_RANK": "0",
-        **request.options.env,
-        **request.secrets,
-    }
+    variables |= {"TF_CPP_MIN_LOG_LEVEL": "1", "RAILHEAD_LOCAL_RANK": "0"}
+    variables |= {**request.options.env, **request.secrets}
     if request.options.keras.version == 2:
         variables["TF_USE_LEGACY_KERAS"] = "1"
     evaluation = Reported()

@@ -45,10 +45,8 @@ def read_evaluation(
         UsageError: the run has no model here, or several, or an option is not valid.
     """
     if evaluated := earlier.document.evaluates:
-        raise UsageError(
-            f"run {earlier.run.run_id} is an evaluation",
-            hint=Command("evaluate", evaluated),
-        )
+        why = f"run {earlier.run.run_id} is an evaluation"
+        raise UsageError(why, hint=Command("evaluate", evaluated))
     args = _with_launcher(earlier, args)
     if args.is_own and model is not None:
         raise UsageError(
@@ -102,8 +100,8 @@ def _of_training(earlier: EarlierRun, args: ProgramOptions, model: str | None) -
     path = _keras_file(earlier, model)
     texts = setting_texts(trained)
     options = run_options(args)
-    own = earlier.args.training
-    repo = training_repo(str(earlier.folder / own) if own else None)
+    training = earlier.args.training
+    repo = training_repo(str(earlier.folder / training) if training else None)
     require_metrics(options.thresholds, check_settings(None, texts, repo)["metrics"])
     program = BuiltIn("evaluation", trained.settings)
     typed = read_inputs(parse_each(args.data, script=False))

@@ -133,7 +133,7 @@ class Run(RunMethods):
         records = list(raw_records(self.results / "metrics.jsonl"))
         if kind is None:
             return records
-        kinds = {*KINDS, *(one["kind"] for one in records if isinstance(one.get("kind"), str))}
+        kinds = {*KINDS, *(r["kind"] for r in records if isinstance(r.get("kind"), str))}
         if not isinstance(kind, str) or kind not in kinds:
             raise UsageError(f"kind: {shortened(kind)} is not one of {', '.join(sorted(kinds))}")
         return [record for record in records if record.get("kind") == kind]

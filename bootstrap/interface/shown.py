@@ -70,12 +70,12 @@ def endpoint_html(name: str, signature: Signature | None) -> Markup:
         return element("div", element("b", name), " ", error.message)
     sides = {"inputs": signature.inputs, "outputs": signature.outputs} if signature else {}
     tensors = {
-        side: ", ".join(f"{name}: {_tensor(one)}" for name, one in tensors.items())
+        side: ", ".join(f"{name}: {_tensor(tensor)}" for name, tensor in tensors.items())
         for side, tensors in sides.items()
     }
     where = {"on": record.place, "port": str(record.port), "run": record.run_id or "", **tensors}
     return element("div", element("p", element("b", "Endpoint ", name)), pairs(where))
 
 
-def _tensor(one: Tensor) -> str:
-    return f"{one.dtype} {list(one.shape or ())}"
+def _tensor(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {list(tensor.shape or ())}"

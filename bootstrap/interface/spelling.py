@@ -77,25 +77,25 @@ def _in_python(command: Command) -> str:
 
 def _call(options: Mapping[str, object], call: str, groups: tuple[type[Any], ...]) -> str:
     """The call with the options as arguments; "" if one of them is not an argument."""
-    known = {one.flag.replace("-", "_"): one for group in groups[::-1] for one in options_in(group)}
-    given = {n: value for n, value in options.items() if value not in (None, False, "")}
-    if not {*given} <= {*known}:
+    known = {o.flag.replace("-", "_"): o for group in groups[::-1] for o in options_in(group)}
+    typed = {n: value for n, value in options.items() if value not in (None, False, "")}
+    if not {*typed} <= {*known}:
         return ""
-    values = [f"{known[name].name}={_value(known[name], value)}" for name, value in given.items()]
+    values = [f"{known[name].name}={_value(known[name], value)}" for name, value in typed.items()]
     return f"{call}({', '.join(values)})"
 
 
-def _value(one: Option, value: object) -> str:
-    if one.kind == "flag":
-        return repr(not one.default)
-    if one.kind == "mapping":
+def _value(option: Option, value: object) -> str:
+    if option.kind == "flag":
+        return repr(not option.default)
+    separator = option.rule.separator
+    if option.kind == "mapping":
         name, _, rest = str(value).partition("=")
-        inner = rest.split(one.rule.separator) if one.rule.separator else rest
-        return repr({name: inner})
-    if one.kind == "list":
-        parts = str(value).split(one.rule.separator or ",")
-        return f"[{', '.join(part if one.item is int else repr(part) for part in parts)}]"
-    return str(value) if one.kind in ("int", "float") else repr(value)
+        return repr({name: rest.split(separator) if separator else rest})
+    if option.kind == "list":
+        items = str(value).split(separator or ",")
+        return f"[{', '.join(items if option.item is int else map(repr, items))}]"
+    return str(value) if option.kind in ("int", "float") else repr(value)
 
 
 def speaks_python(kind: type[T]) -> type[T]:

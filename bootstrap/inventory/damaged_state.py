@@ -56,9 +56,9 @@ class Damage:
             return f"Pulumi's state of stack {self.stack} cannot be read; machines may run"
         full = shutil.disk_usage(self.path.parent).free < FULL
         why = "the disk is full" if full else "the disk was full, or Pulumi was killed"
-        what = f"{self.path} is not whole ({self.path.stat().st_size} bytes): {why}"
+        damage = f"{self.path} is not whole ({self.path.stat().st_size} bytes): {why}"
         copy = f"; the newest whole copy is {self.copy}" if self.copy else "; no copy is whole"
-        return what + ("" if self.path.suffix == ".attrs" else copy)
+        return damage + ("" if self.path.suffix == ".attrs" else copy)
 
     @property
     def hint(self) -> Hint | Command:
@@ -126,7 +126,7 @@ def _copies(folder: Path, path: Path) -> Iterator[Path]:
     """The whole copies of a state, the newest first: the one before it, then Pulumi's backups."""
     project, stack = path.parent.name, path.name.partition(".json")[0]
     backups = folder.glob(f"backups/{project}/{stack}/{stack}.*.json*")
-    older = sorted(backups, key=lambda one: one.name, reverse=True)  # by nanoseconds
+    older = sorted(backups, key=lambda backup: backup.name, reverse=True)  # by nanoseconds
     for copy in (path.with_name(f"{path.name}.bak"), *older):
         if copy.suffix != ".attrs" and copy.is_file() and _content(copy) is not None:
             yield copy

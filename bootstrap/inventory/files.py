@@ -91,13 +91,13 @@ def refuse_of_others(file: Path) -> None:
         allowed.add(int(os.environ["SUDO_UID"]))
     for path in (file.resolve(), file.resolve().parent):
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             continue  # reported when it is read
         why = ""
-        if found.st_uid not in allowed:
-            why = f"belongs to {_user(found.st_uid)}, not to you"
-        elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        if status.st_uid not in allowed:
+            why = f"belongs to {_user(status.st_uid)}, not to you"
+        elif status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
             why = "can be written by every user"
         if why:
             raise UsageError(
@@ -130,16 +130,17 @@ def atomic_write(path: Path, data: str | bytes, mode: int = 0o600) -> None:
     replaced, not followed. Missing parent folders are created with mode 0700.
     """
     make_private(path.parent)
-    descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data.encode() if isinstance(data, str) else data)
             os.fchmod(file.fileno(), mode)
-        Path(part).replace(path)
+        temporary.replace(path)
     except BaseException as error:
         if isinstance(error, OSError):
             error.filename = str(path)  # a full disk is an error without a path
-        Path(part).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -156,7 +157,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """An empty folder, renamed to `path` when the block ends without an error. Its parent is for
     temporary files; it is removed afterwards, or by the next call after a crash.
 
-    The caller holds a lock (`local_state.alone`), so that no other process fills the same folder.
+    The caller holds a lock (`locks.wait_lock`), so that no other process fills the same folder.
     """
     parent = path.with_name(f".{path.name}.part")
     shutil.rmtree(parent, ignore_errors=True)
@@ -169,12 +170,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(parent, ignore_errors=True)
 
 
-def refuse_too_much(total: int, folder: Path, what: str) -> None:
+def refuse_too_much(total: int, folder: Path, subject: str) -> None:
     """UsageError when `total` bytes would leave less than RESERVED free on the local disk."""
     free = shutil.disk_usage(folder).free
     if total > free - RESERVED:
         raise UsageError(
-            f"{what} have {size(total)}, and {folder.parent} has {size(free)} free: "
+            f"{subject} have {size(total)}, and {folder.parent} has {size(free)} free: "
             f"{size(RESERVED)} of it must stay free",
             hint="free some disk space, then the same command again",
         )

@@ -22,8 +22,8 @@ def git(
 ) -> str | None:
     """What git prints; None where it fails. It fetches nothing unless `settings` let it; `more` are
     variables beside those that it has."""
-    own = ["core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never", *settings]
-    argv = ["git", "--no-optional-locks", *(word for one in own for word in ("-c", one))]
+    keys = ["core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never", *settings]
+    argv = ["git", "--no-optional-locks", *(word for key in keys for word in ("-c", key))]
     environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "XDG_CONFIG_HOME")}
     try:
         process = log.run(

@@ -101,6 +101,6 @@ def _kept(modules: dict[str, bytes]) -> Path:
 
 def _remove_older(folder: Path) -> None:
     """Remove all archives but the newest."""
-    by_age = sorted(folder.glob("*.pyz"), key=lambda one: one.stat().st_mtime)
+    by_age = sorted(folder.glob("*.pyz"), key=lambda archive: archive.stat().st_mtime)
     for old in by_age[:-KEPT]:
         old.unlink(missing_ok=True)

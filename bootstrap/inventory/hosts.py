@@ -150,11 +150,11 @@ class Inventory:
         return self.stack is not None or self.kind.in_cloud
 
 
-def check_name(name: str, what: str) -> str:
+def check_name(name: str, kind: str) -> str:
     """Return `name` if it can be part of a path, a host list and an argv; UsageError otherwise."""
     if not is_name(name):
         raise UsageError(
-            f"{name!r} is not {what}: letters, digits, '.', '_' and '-', "
+            f"{name!r} is not {kind}: letters, digits, '.', '_' and '-', "
             "beginning and ending with a letter, a digit or '_', without '..', "
             f"no longer than {NAME_LENGTH}"
         )
@@ -230,12 +230,12 @@ def _named(hosts: Sequence[Host]) -> tuple[Host, ...]:
     return tuple(replace(host, name=name) for host, name in zip(hosts, names, strict=True))
 
 
-def whole_number(text: str | None, what: str, low: int, high: int) -> int | None:
+def whole_number(text: str | None, subject: str, low: int, high: int) -> int | None:
     """The number in `text`, None for None; otherwise UsageError with the range."""
     try:
         return None if text is None else Rule(int, at_least=low, at_most=high).parsed(text)
     except Unfit as wrong:
-        raise UsageError(wrong.of(what)) from None
+        raise UsageError(wrong.of(subject)) from None
 
 
 def _refuse_twice(hosts: Sequence[Host], key: Callable[[Host], object]) -> None:

@@ -38,20 +38,13 @@ def cluster_folder(name: str) -> Path:
     return home() / "clusters" / check_name(name, "a cluster's name")
 
 
-@contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """Lock a file; another process of this computer that locks it waits."""
-    with locks.wait_lock(lock):
-        yield
-
-
 def filled_once(folder: Path, fill: Callable[[Path], None]) -> Path:
     """A folder of the cache; `fill` fills it unless it is there. It appears whole or not at all,
     and commands that need it at the same time fill it once."""
-    with alone(folder.with_name(f"{folder.name}.lock")):
+    with locks.wait_lock(folder.with_name(f"{folder.name}.lock")):
         if not folder.exists():
-            with atomic_folder(folder) as part:
-                fill(part)
+            with atomic_folder(folder) as temporary:
+                fill(temporary)
     return folder
 
 
@@ -60,7 +53,7 @@ def alone_in(cluster: str) -> Iterator[Path]:
     """The cluster's folder, locked: no other process changes its hosts or keys meanwhile."""
     folder = cluster_folder(cluster)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with alone(folder / "lock"):
+    with locks.wait_lock(folder / "lock"):
         yield folder
 
 
@@ -275,8 +268,8 @@ def find_run(inventory: Inventory, run_id: str | None) -> tuple[str, Path]:
         check_name(run_id, "a run's id")
         known = [p for p in known if p.stem == run_id]
     if not known:
-        which = f"run {run_id!r} is not" if run_id else "no run is"
-        raise UsageError(f"{which} recorded for {inventory.name}", hint=Command("runs"))
+        subject = f"run {run_id!r} is not" if run_id else "no run is"
+        raise UsageError(f"{subject} recorded for {inventory.name}", hint=Command("runs"))
     return known[-1].stem, Path(_read_record(known[-1]).results)
 
 

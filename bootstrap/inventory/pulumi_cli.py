@@ -125,8 +125,8 @@ def login() -> Login:
     process = run("whoami", "--json")
     if process.returncode:
         raise UsageError("you are not logged in to Pulumi", hint="pulumi login")
-    what = "the answer of pulumi whoami"
-    return decode(Login, json.loads(process.stdout), what=what, error=UsageError)
+    subject = "the answer of pulumi whoami"
+    return decode(Login, json.loads(process.stdout), what=subject, error=UsageError)
 
 
 def stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
@@ -193,5 +193,5 @@ def run(*args: str, seconds: float | None = None) -> subprocess.CompletedProcess
 def _environment() -> dict[str, str]:
     """That of pulumi. Where the user wants its previews as a stream of events, `preview --json` is
     several documents; here it is one."""
-    own = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "false"}
-    return os.environ | own | {"NO_COLOR": "1"}
+    options = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "false"}
+    return os.environ | options | {"NO_COLOR": "1"}

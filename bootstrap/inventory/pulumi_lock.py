@@ -81,5 +81,5 @@ def locked(stack: str, text: str, again: Command) -> Locked:
     unlock = Hint(f"pulumi cancel --yes --stack {shlex.quote(stack)} && ", command)
     may_live = not holders or any(holder.may_live for holder in holders)
     hint = Hint(command, "   # when it has ended; if it was killed: ", unlock)
-    what = "another Pulumi command works on" if may_live else "a killed Pulumi command has locked"
-    return Locked(f"{what} stack {stack}: {by}", hint=hint if may_live else unlock)
+    event = "another Pulumi command works on" if may_live else "a killed Pulumi command has locked"
+    return Locked(f"{event} stack {stack}: {by}", hint=hint if may_live else unlock)

@@ -160,9 +160,9 @@ def config(stack: str) -> dict[str, str]:
     process = pulumi_cli.run("config", "--json", "--stack", stack)
     if process.returncode:
         raise _error(stack, process.stderr)
-    what = f"the config of stack {stack}"
+    subject = f"the config of stack {stack}"
     printed = _json(stack, process.stdout)
-    settings = decode(dict[str, Setting], printed, what=what, error=UsageError)
+    settings = decode(dict[str, Setting], printed, what=subject, error=UsageError)
     return {key.rpartition(":")[2]: setting.value for key, setting in settings.items()}
 
 
@@ -170,8 +170,9 @@ def preview_report(stack: str) -> tuple[list[str], str]:
     """The errors of a preview, which creates nothing, and its line about the cost; empty where it
     succeeds, and where it has none."""
     preview, errors = _preview(stack)
-    lines = [one.message.strip() for one in preview.diagnostics if one.message.startswith(COST)]
-    return errors, lines[0].removeprefix(COST) if lines else ""
+    messages = (diagnostic.message for diagnostic in preview.diagnostics)
+    cost = next((message for message in messages if message.startswith(COST)), "")
+    return errors, cost.strip().removeprefix(COST)
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def _preview(stack: str, *args: str) -> tuple[Preview, list[str]]:
     except ValueError:
         unknown = f"pulumi printed no JSON: {process.stdout[:200]!r}"
         return Preview(), [_error(stack, process.stderr).message if process.returncode else unknown]
-    errors = [one.message for one in preview.diagnostics if one.severity == "error"]
+    errors = [d.message for d in preview.diagnostics if d.severity == "error"]
     if process.returncode and not errors:
         errors = [_error(stack, process.stderr).message]
     return preview, errors
@@ -253,14 +254,14 @@ def state(stack: str) -> StackState:
         UsageError: there is no pulumi, no such stack, or Pulumi does not answer; or its program
             has several clusters.
     """
-    found = any_state(stack)
-    if found.others:
-        names = " and ".join([str(found.cluster), *found.others])
+    recorded = any_state(stack)
+    if recorded.others:
+        names = " and ".join([str(recorded.cluster), *recorded.others])
         raise UsageError(
             f"stack {stack} has the clusters {names}; this command works on stacks with one",
             hint=f"pulumi stack output --stack {shlex.quote(stack)}   # their hosts, for --hosts",
         )
-    return found
+    return recorded
 
 
 def any_state(stack: str) -> StackState:
@@ -277,7 +278,14 @@ def inventory_of(state: StackState) -> Inventory | None:
     Raises:
         UsageError: the document is not one that this Railhead reads.
     """
-    return None if state.document is None else _inventory(state.stack, state.document)
+    if state.document is None:
+        return None
+    try:
+        return replace(from_document(state.document), stack=state.stack)
+    except UsageError as error:
+        again = f"pulumi up --stack {shlex.quote(state.stack)}   # writes it anew"
+        hint = error.next if error.hint else again
+        raise UsageError(f"stack {state.stack}: {error.message}", hint=hint) from None
 
 
 def resources(stack: str) -> list[str]:
@@ -310,18 +318,6 @@ def _json(stack: str, printed: str) -> Any:
         raise UsageError(f"stack {stack}: pulumi printed no JSON: {printed[:200]!r}") from None
 
 
-def _inventory(stack: str, document: Any) -> Inventory:
-    try:
-        return replace(from_document(document), stack=stack)
-    except UsageError as error:
-        hint = (
-            error.next
-            if error.hint
-            else f"pulumi up --stack {shlex.quote(stack)}   # writes it anew"
-        )
-        raise UsageError(f"stack {stack}: {error.message}", hint=hint) from None
-
-
 def _error(stack: str, stderr: str) -> UsageError:
     """The error for Pulumi's stderr, with the next command as its hint."""
     if "passphrase must be set" in stderr:
@@ -342,8 +338,11 @@ def _error(stack: str, stderr: str) -> UsageError:
         return _damaged(damaged_state.find(stack))
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
         return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")
-    last = (stderr.strip().splitlines() or ["(no output)"])[-1]
-    return UsageError(f"stack {stack}: pulumi: {last}", hint="pulumi stack ls")
+    return UsageError(f"stack {stack}: pulumi: {_last_line(stderr)}", hint="pulumi stack ls")
+
+
+def _last_line(stderr: str) -> str:
+    return (stderr.strip().splitlines() or ["(no output)"])[-1]
 
 
 def refuse_damaged(state: StackState) -> None:
@@ -403,10 +402,13 @@ def _stacks() -> list[str]:
     """The names of this project's stacks; empty when Pulumi does not answer."""
     process = pulumi_cli.run("stack", "ls", "--json")
     try:
-        listed = decode(tuple[ListedStack, ...], json.loads(process.stdout or "[]"))
-        return [stack.name for stack in listed]
+        return [stack.name for stack in _listed(process.stdout)]
     except ValueError:
         return []
+
+
+def _listed(printed: str) -> tuple[ListedStack, ...]:
+    return decode(tuple[ListedStack, ...], json.loads(printed or "[]"))
 
 
 def all_stacks() -> list[str]:
@@ -421,11 +423,11 @@ def all_stacks() -> list[str]:
     if process.returncode and (names := damaged_state.stacks()):
         return names
     if process.returncode:
-        last = (process.stderr.strip().splitlines() or ["(no output)"])[-1]
-        raise UsageError(f"the stacks of the Pulumi backend: {last}", hint="pulumi login")
+        why = f"the stacks of the Pulumi backend: {_last_line(process.stderr)}"
+        raise UsageError(why, hint="pulumi login")
     try:
-        listed = decode(tuple[ListedStack, ...], json.loads(process.stdout or "[]"))
+        listed = _listed(process.stdout)
     except ValueError:
-        what = f"pulumi stack ls printed no list of stacks: {process.stdout[:200]!r}"
-        raise UsageError(what, hint="pulumi stack ls --all") from None
+        why = f"pulumi stack ls printed no list of stacks: {process.stdout[:200]!r}"
+        raise UsageError(why, hint="pulumi stack ls --all") from None
     return [s.name for s in listed if s.resourceCount != 0 or s.updateInProgress]

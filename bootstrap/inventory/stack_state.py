@@ -162,7 +162,7 @@ def read_state(stack: str, exported: object) -> StackState:
     stash = partial(_stash, resources, component.name if component else OWN)
     price = stash(PRICE).get("input")
     zones = stash(ZONES).get("input")
-    what = f"{PRICE} in Pulumi's state of stack {stack}"
+    subject = f"{PRICE} in Pulumi's state of stack {stack}"
     place = _place(resources, stash(PLACE).get("input"))
     schedules = [r.inputs for r in resources if r.type in SCHEDULES]
     machines = tuple(machine for r in resources if (machine := _machine(r, schedules)))
@@ -175,7 +175,7 @@ def read_state(stack: str, exported: object) -> StackState:
         region=place.region,
         project=place.project,
         bucket=next((f"{BUCKETS[r.type]}://{r.id}" for r in resources if r.type in BUCKETS), None),
-        price=decode(ClusterPrice, price, what=what, error=UsageError) if price else None,
+        price=decode(ClusterPrice, price, what=subject, error=UsageError) if price else None,
         machines=machines,
         kinds=tuple(r.type for r in resources if r.is_made),
         schedules=tuple(str(schedule.get("name")) for schedule in schedules),
@@ -227,7 +227,7 @@ def _stash(resources: Sequence[Resource], cluster: str, name: str) -> Mapping[st
     0.1.0 its name was a constant."""
     stashes = {r.name: r.outputs for r in resources if r.type == STASH}
     names = (f"{cluster}-{name}", FORMER.get(name, name))
-    return next((stashes[one] for one in names if one in stashes), {})
+    return next((stashes[name] for name in names if name in stashes), {})
 
 
 def _machine(
@@ -253,11 +253,10 @@ def _machine(
 
 def _scheduled(machine: str, schedules: Sequence[Mapping[str, Any]]) -> str | None:
     """The time of the schedule of a machine, whose name ends with the machine's id."""
-    own = (
-        str(s.get("scheduleExpression")) for s in schedules if str(s.get("name")).endswith(machine)
-    )
-    found = re.fullmatch(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)", next(own, ""))
-    return f"{found[1]}+00:00" if found else None
+    for_machine = (s for s in schedules if str(s.get("name")).endswith(machine))
+    expression = str(next(for_machine, {}).get("scheduleExpression"))
+    match = re.fullmatch(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)", expression)
+    return f"{match[1]}+00:00" if match else None
 
 
 def _after_creation(resource: Resource, types: StateTypes) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import chain
 from typing import TextIO
 
 from railhead.documents.codec import encode
@@ -42,45 +43,39 @@ def leaks(
             ),
         )
     judge = Judge(living.read(), owner_of(owner))
-    found = survey(judge.living.places)
-    judge = judge.knowing(one for listing in found.listings for one in listing.resources)
-    if _leaked(judge, found):  # a stack may have been created since its state was read
+    surveyed = survey(judge.living.places)
+    judge = judge.knowing(r for listing in surveyed.listings for r in listing.resources)
+    # A stack may have been created since its state was read.
+    if any(row.status == LEAKED for row in _rows(judge, surveyed)):
         judge = replace(judge, living=living.read())
     ended: list[str] = []
     if options.end and removal.yes:
-        ended, found = _end(judge, found, with_bucket=removal.with_bucket)
-    made = _report(judge, found, ended)
-    print_lines(*report.describe(made))
-    if file:
-        print(json.dumps(encode(made), indent=1), file=file)
-    if options.end and not removal.yes:
-        print_lines("nothing was removed: --end needs --yes")
-    report.check(made, judge.living.lost, judge.living.next)
-
-
-def _leaked(judge: Judge, found: Survey) -> list[Leak]:
-    return [row for row in _rows(judge, found) if row.status == LEAKED]
-
-
-def _rows(judge: Judge, found: Survey) -> list[Leak]:
-    return [row for one in found.listings for row, _ in judge.leaks(one.area, one.resources)]
-
-
-def _end(judge: Judge, found: Survey, *, with_bucket: bool) -> tuple[list[str], Survey]:
-    """Remove what leaked; the ids of what is gone, and what there is then."""
-    ended = Ending(judge, print_lines, with_bucket).end(found)
-    now = again(found.listings)
-    without_areas = tuple(area for area in found.areas if not area.name)
-    return ended, Survey(now.listings, (*without_areas, *now.areas))
-
-
-def _report(judge: Judge, found: Survey, ended: list[str]) -> LeakReport:
-    return LeakReport(
+        ended, surveyed = _end(judge, surveyed, with_bucket=removal.with_bucket)
+    document = LeakReport(
         report.SCHEMA,
         utc_now(),
         judge.owner,
-        found.areas,
-        tuple(_rows(judge, found)),
+        surveyed.areas,
+        tuple(_rows(judge, surveyed)),
         judge.living.unread,
         tuple(ended),
     )
+    print_lines(*report.describe(document))
+    if file:
+        print(json.dumps(encode(document), indent=1), file=file)
+    if options.end and not removal.yes:
+        print_lines("nothing was removed: --end needs --yes")
+    report.check(document, judge.living.lost, judge.living.next)
+
+
+def _rows(judge: Judge, surveyed: Survey) -> list[Leak]:
+    rows = (judge.leaks(listing.area, listing.resources) for listing in surveyed.listings)
+    return [leak for leak, _ in chain.from_iterable(rows)]
+
+
+def _end(judge: Judge, surveyed: Survey, *, with_bucket: bool) -> tuple[list[str], Survey]:
+    """Remove what leaked; the ids of what is gone, and what there is then."""
+    ended = Ending(judge, print_lines, with_bucket).end(surveyed)
+    now = again(surveyed.listings)
+    without_areas = tuple(area for area in surveyed.areas if not area.name)
+    return ended, Survey(now.listings, (*without_areas, *now.areas))

@@ -6,7 +6,7 @@ the areas are listed again until nothing is left, or nothing changes any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 
 from railhead.documents.lazy import dataclass
@@ -50,49 +50,51 @@ class Ending:
         """Remove what leaked; the ids of what is gone. Nothing else is removed that appears
         meanwhile: it may be of a stack whose first `up` has begun since."""
         self.incomplete = incomplete = {area.cloud for area in survey.areas if area.is_missing}
-        wanted = [*self._endable(survey.listings)]
-        remaining, unchanged = wanted, 0
-        listings = [one for one in survey.listings if _has(one, wanted)]
-        self.unchanging = self._with_machines(o for o in survey.listings if not _has(o, wanted))
+        leaked = [*self._endable(survey.listings)]
+        remaining, unchanged = leaked, 0
+        areas = {area for area, _, _ in leaked}
+        listings = [listing for listing in survey.listings if listing.area.name in areas]
+        others = (listing for listing in survey.listings if listing.area.name not in areas)
+        self.unchanging = self._with_machines(others)
 
         def settled() -> bool:
             nonlocal listings, remaining, unchanged
-            self._request(listings, wanted)
+            self._request(listings, leaked)
             now = again(listings)
-            exist = set(_keys(now.listings))
+            exist = {(row.area.name, r.kind, r.id) for row in now.listings for r in row.resources}
             missing = {area.name for area in now.areas if area.is_missing}
             self.incomplete = incomplete | {a.cloud for a in now.areas if a.is_missing}
-            before, remaining = remaining, [k for k in wanted if k in exist or k[0] in missing]
+            before, remaining = remaining, [k for k in leaked if k in exist or k[0] in missing]
             listings = list(now.listings)
             stuck = before == remaining and (missing or self.refusals.keys() >= {*remaining})
             unchanged = unchanged + 1 if stuck else 0
             return not remaining or unchanged == ROUNDS
 
-        if wanted:
+        if leaked:
             wait_until(settled, seconds=SECONDS, every=EVERY, clock=clock)
         for key in remaining:
             why = self.refusals.get(key, "the cloud has not confirmed that it is gone")
             self.report(f"NOT REMOVED {key[1]} {key[2]}: {why}")
-        return [key[2] for key in wanted if key not in remaining]
+        return [key[2] for key in leaked if key not in remaining]
 
     def _endable(self, listings: Sequence[Listing]) -> dict[Key, tuple[Leak, Resource]]:
         return {
-            (one.area.name, leak.kind, leak.id): (leak, resource)
-            for one in listings
-            for leak, resource in self.judge.leaks(one.area, one.resources)
+            (listing.area.name, leak.kind, leak.id): (leak, resource)
+            for listing in listings
+            for leak, resource in self.judge.leaks(listing.area, listing.resources)
             if self.judge.may_end(leak)
         }
 
     def _with_machines(self, listings: Iterable[Listing]) -> set[Cluster]:
         """The clusters that have machines, whoever they belong to."""
-        leaks = (leak for one in listings for leak, _ in self.judge.leaks(one.area, one.resources))
-        return {_cluster(leak) for leak in leaks if leak.kind == MACHINE}
+        rows = (row for each in listings for row in self.judge.leaks(each.area, each.resources))
+        return {_cluster(leak) for leak, _ in rows if leak.kind == MACHINE}
 
-    def _request(self, listings: Sequence[Listing], wanted: Collection[Key]) -> None:
+    def _request(self, listings: Sequence[Listing], leaked: Collection[Key]) -> None:
         """Let the clouds remove what can be removed now."""
         with_machines = {*self._with_machines(listings), *self.unchanging}
         for key, (leak, resource) in self._endable(listings).items():
-            if key not in wanted:
+            if key not in leaked:
                 continue
             if leak.kind == MACHINE:
                 self._remove(key, resource)
@@ -111,15 +113,6 @@ class Ending:
             return
         self.refusals.pop(key, None)
         self.report(f"removing {resource.kind} {resource.id}: {resource.end}")
-
-
-def _keys(listings: Sequence[Listing]) -> Iterator[Key]:
-    """What exists, whoever it belongs to."""
-    return ((one.area.name, r.kind, r.id) for one in listings for r in one.resources)
-
-
-def _has(listing: Listing, keys: Collection[Key]) -> bool:
-    return any(area == listing.area.name for area, _, _ in keys)
 
 
 def _cluster(leak: Leak) -> Cluster:

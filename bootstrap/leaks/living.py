@@ -45,23 +45,23 @@ class Living:
 def read() -> Living:
     """Read the states of all stacks of the backend, and the records of this computer."""
     states, unread, following = _states()
-    stacks = {own: state.stack for state in states for own in state.ids}
-    ids = [(own, s.stack) for s in states for own in (s.cluster_id, *s.others.values())]
-    stacks |= {own: stack for own, stack in ids if own}
+    stacks = {id_: state.stack for state in states for id_ in state.ids}
+    cluster_ids = [(id_, s.stack) for s in states for id_ in (s.cluster_id, *s.others.values())]
+    stacks |= {id_: stack for id_, stack in cluster_ids if id_}
     clusters, damaged = _recorded()
-    recorded = {one.cluster_id: one.name for one in clusters if one.cluster_id}
-    elsewhere = {one.cluster_id: one.cluster for one in _elsewhere()}
-    adopted = {one.cluster_id for one in clusters if one.is_adopted}
+    recorded = {cluster.cluster_id: cluster.name for cluster in clusters if cluster.cluster_id}
+    elsewhere = {record.cluster_id: record.cluster for record in _elsewhere()}
+    adopted = {cluster.cluster_id for cluster in clusters if cluster.is_adopted}
     lost = recorded.keys() - elsewhere.keys() - stacks.keys() - adopted
-    places = {
-        Place(state.cloud, state.region, state.project, state.account)
-        for state in states
-        if state.cloud
-    }
-    places |= {place_of(one) for one in clusters}
-    not_known = (*unread, *damaged)
+    places = {Place(s.cloud, s.region, s.project, s.account) for s in states if s.cloud}
+    places |= {place_of(cluster) for cluster in clusters}
     return Living(
-        stacks, recorded | elsewhere, frozenset(lost), tuple(places), not_known, following
+        stacks=stacks,
+        recorded=recorded | elsewhere,
+        lost=frozenset(lost),
+        places=tuple(places),
+        unread=(*unread, *damaged),
+        next=following,
     )
 
 
@@ -73,10 +73,10 @@ def _states() -> tuple[list[StackState], list[str], str]:
         return [], [error.message], str(error.hint)
     states: list[StackState] = []
 
-    def one(stack: str) -> None:
+    def read_state(stack: str) -> None:
         states.append(pulumi_stack.any_state(stack))
 
-    outcomes = all_within(one, names, seconds=STATE_SECONDS, at_once=AT_ONCE)
+    outcomes = all_within(read_state, names, seconds=STATE_SECONDS, at_once=AT_ONCE)
     unread = [
         f"stack {name}: {_reason(outcome)}"
         for name, outcome in zip(names, outcomes, strict=True)
@@ -108,7 +108,7 @@ def _recorded() -> tuple[list[Inventory], list[str]]:
 def _elsewhere() -> list[StackRecord]:
     """The records of stacks whose state was in another backend when it was read last."""
     here = pulumi_cli.backend()
-    return [one for one in stack_records.every() if one.backend and one.backend != here]
+    return [r for r in stack_records.every() if r.backend and r.backend != here]
 
 
 def place_of(cluster: Inventory) -> Place:

@@ -53,70 +53,67 @@ class Judge:
     def knowing(self, resources: Iterable[Resource]) -> Judge:
         """The same judge with the owners that these resources have in their tags."""
         owners: dict[str, set[str]] = {}
-        for one in resources:
-            if one.cluster_id and one.owner:
-                owners.setdefault(one.cluster_id, set()).add(one.owner)
+        for resource in resources:
+            if resource.cluster_id and resource.owner:
+                owners.setdefault(resource.cluster_id, set()).add(resource.owner)
         return replace(self, owners={i: min(of) for i, of in owners.items() if len(of) == 1})
 
     def leaks(self, area: Area, resources: Iterable[Resource]) -> list[tuple[Leak, Resource]]:
         """The resources of an area with their rows."""
-        owned = [replace(one, owner=self._owner(one)) for one in resources]
+        owners = self.owners
+        owned = [replace(r, owner=r.owner or owners.get(r.cluster_id or "")) for r in resources]
         by_cluster: dict[str | None, set[str]] = {}
-        for one in owned:
-            if one.owner:
-                by_cluster.setdefault(one.cluster, set()).add(self._status(one))
-        return [
-            (_leak(area, one, self._of_cluster(one, by_cluster), self._stack(one)), one)
-            for one in owned
-        ]
+        for resource in owned:
+            if resource.owner:
+                by_cluster.setdefault(resource.cluster, set()).add(self._status(resource))
+        return [(_leak(area, r, self._of_cluster(r, by_cluster), self._stack(r)), r) for r in owned]
 
     def may_end(self, leak: Leak) -> bool:
         """Whether --end may remove it: it leaked, and is this owner's."""
         return leak.status == LEAKED and leak.owner == self.owner
 
-    def _owner(self, one: Resource) -> str | None:
-        return one.owner or self.owners.get(one.cluster_id or "")
-
-    def _status(self, one: Resource) -> str:
+    def _status(self, resource: Resource) -> str:
         """The status of a resource by its id, its cluster's id and its owner."""
-        if self._stack(one):
+        if self._stack(resource):
             return LIVING
-        if one.cluster_id in self.living.recorded:
+        if resource.cluster_id in self.living.recorded:
             return RECORDED
-        if one.owner and one.owner != self.owner:
+        if resource.owner and resource.owner != self.owner:
             return OTHERS
         return UNKNOWN if self.living.unread else LEAKED
 
-    def _of_cluster(self, one: Resource, by_cluster: Mapping[str | None, Collection[str]]) -> str:
+    def _of_cluster(
+        self, resource: Resource, by_cluster: Mapping[str | None, Collection[str]]
+    ) -> str:
         """The status of a resource; of one without owner and id, such as a network of Google
         Cloud, that of the other resources of a cluster of its name."""
-        status = self._status(one)
-        if one.owner or one.cluster_id or status == LIVING:
+        status = self._status(resource)
+        if resource.owner or resource.cluster_id or status == LIVING:
             return status
-        others = by_cluster.get(one.cluster, ())
+        others = by_cluster.get(resource.cluster, ())
         return next((s for s in BY_LIFE if s in others), status)
 
-    def _stack(self, one: Resource) -> str | None:
+    def _stack(self, resource: Resource) -> str | None:
         stacks = self.living.stacks
-        return stacks.get(one.cluster_id or "") or stacks.get(one.id)
+        return stacks.get(resource.cluster_id or "") or stacks.get(resource.id)
 
 
-def _leak(area: Area, one: Resource, status: str, stack: str | None) -> Leak:
+def _leak(area: Area, resource: Resource, status: str, stack: str | None) -> Leak:
     return Leak(
         area.cloud,
         area.name,
-        one.place,
-        one.kind,
-        one.id,
-        one.details,
+        resource.place,
+        resource.kind,
+        resource.id,
+        resource.details,
         status,
-        one.cluster,
-        one.cluster_id,
-        stack or one.stack,
-        one.owner,
-        one.since or None,
-        None if one.usd_per_day is None else round(one.usd_per_day, 4),
-        str(Command("teardown", destroy=True, stack=stack)) if stack else one.end,
+        resource.cluster,
+        resource.cluster_id,
+        stack or resource.stack,
+        resource.owner,
+        resource.since or None,
+        None if resource.usd_per_day is None else round(resource.usd_per_day, 4),
+        str(Command("teardown", destroy=True, stack=stack)) if stack else resource.end,
     )
 
 
@@ -125,7 +122,7 @@ def describe(report: LeakReport) -> Iterator[str]:
     yield from _areas(report.areas)
     yield from (f"not read: {why}" for why in report.unread)
     for status in reversed(TITLES):
-        leaks = [one for one in report.resources if one.status == status]
+        leaks = [leak for leak in report.resources if leak.status == status]
         if leaks:
             yield f"{TITLES[status]}: {_cost(leaks)}"
             yield from _clusters(leaks)
@@ -143,26 +140,26 @@ def _areas(areas: Collection[LeakArea]) -> Iterator[str]:
 
 def _clusters(leaks: Collection[Leak]) -> Iterator[str]:
     by_cluster: dict[tuple[str | None, ...], list[Leak]] = {}
-    for one in leaks:
-        key = (one.cluster, one.cluster_id, one.stack, one.owner)
-        by_cluster.setdefault(key, []).append(one)
-    for (cluster, cluster_id, stack, owner), own in by_cluster.items():
-        names = {"cluster": cluster, "id": cluster_id, "stack": stack, "owner": owner}
-        listed = ", ".join(f"{key} {value or 'unknown'}" for key, value in names.items())
-        yield f"  {listed}: {_cost(own)}"
-        ends = {one.end for one in own}
-        for one in own:
-            yield f"    {_line(one)}"
+    for leak in leaks:
+        key = (leak.cluster, leak.cluster_id, leak.stack, leak.owner)
+        by_cluster.setdefault(key, []).append(leak)
+    for tags, of_cluster in by_cluster.items():
+        names = zip(("cluster", "id", "stack", "owner"), tags, strict=True)
+        listed = ", ".join(f"{key} {value or 'unknown'}" for key, value in names)
+        yield f"  {listed}: {_cost(of_cluster)}"
+        ends = {leak.end for leak in of_cluster}
+        for leak in of_cluster:
+            yield f"    {_line(leak)}"
             if len(ends) > 1:
-                yield f"      {one.end}"
+                yield f"      {leak.end}"
         if len(ends) == 1:
-            yield f"    ends: {own[0].end}"
+            yield f"    ends: {of_cluster[0].end}"
 
 
-def _line(one: Leak) -> str:
-    details = f" ({one.details})" if one.details else ""
-    since = f", since {one.since}" if one.since else ""
-    return f"{one.kind} {one.id}{details}, {one.place}{since}: {_price(one.usd_per_day)}"
+def _line(leak: Leak) -> str:
+    details = f" ({leak.details})" if leak.details else ""
+    since = f", since {leak.since}" if leak.since else ""
+    return f"{leak.kind} {leak.id}{details}, {leak.place}{since}: {_price(leak.usd_per_day)}"
 
 
 def _price(usd_per_day: float | None) -> str:
@@ -175,8 +172,8 @@ def _price(usd_per_day: float | None) -> str:
 
 def _cost(leaks: Collection[Leak]) -> str:
     """How many resources, and what they cost as far as it is known."""
-    total = sum(one.usd_per_day or 0.0 for one in leaks)
-    unknown = sum(one.usd_per_day is None for one in leaks)
+    total = sum(leak.usd_per_day or 0.0 for leak in leaks)
+    unknown = sum(leak.usd_per_day is None for leak in leaks)
     more = f", and {unknown} of unknown price" if unknown else ""
     return f"{count(len(leaks), 'resource')}, {_price(total)}{more}"
 
@@ -184,8 +181,8 @@ def _cost(leaks: Collection[Leak]) -> str:
 def check(report: LeakReport, lost: Collection[str] = (), following: str = "") -> None:
     """RailheadError if something leaks, if a machine of a lost stack (by its cluster's id) runs, or
     if it is not known of some area or stack; `following` is what to do where no stack was read."""
-    leaked = [one for one in report.resources if one.status == LEAKED]
-    running = [one for one in report.resources if _runs_for_nobody(one, report.owner, lost)]
+    leaked = [leak for leak in report.resources if leak.status == LEAKED]
+    running = [leak for leak in report.resources if _runs_for_nobody(leak, report.owner, lost)]
     missing = [area for area in report.areas if area.is_missing]
     failures = [f"leaked: {_cost(leaked)}"] if leaked else []
     failures += [f"running, in no stack: {_cost(running)}"] if running else []
@@ -194,29 +191,27 @@ def check(report: LeakReport, lost: Collection[str] = (), following: str = "") -
     failures += [not_read] if report.unread else []
     if not failures:
         return
-    own = [one for one in leaked if one.owner == report.owner]
-    hint = Hint(following) if following else _next(own, leaked, running, report.owner)
+    hint = Hint(following) if following else _next(leaked, running, report.owner)
     raise RailheadError("; ".join(failures), hint=hint)
 
 
-def _runs_for_nobody(one: Leak, owner: str, lost: Collection[str]) -> bool:
+def _runs_for_nobody(leak: Leak, owner: str, lost: Collection[str]) -> bool:
     """Whether it is a machine of this owner that costs money and that only a record knows."""
-    runs = one.kind == MACHINE and one.usd_per_day != 0
-    return runs and one.status == RECORDED and one.cluster_id in lost and one.owner in (owner, None)
+    runs = leak.kind == MACHINE and leak.usd_per_day != 0
+    return (
+        runs and leak.status == RECORDED and leak.cluster_id in lost and leak.owner in (owner, None)
+    )
 
 
-def _next(
-    own: Collection[Leak], leaked: Collection[Leak], running: Sequence[Leak], owner: str
-) -> Hint:
+def _next(leaked: Collection[Leak], running: Sequence[Leak], owner: str) -> Hint:
     login = login_name()
     named = None if owner == owner_name(login) and login not in COMMON_LOGINS else owner
-    if own:
+    if endable := [leak for leak in leaked if leak.owner == owner]:
         end = Command("leaks", end=True, yes=True, owner=named)
-        buckets = any(one.kind == BUCKET for one in own)
-        more = Hint("; with the content of buckets: ", end.plus(with_bucket=True))
-        return Hint(
-            end, f"   # removes the {len(own)} of {owner}", *(more.parts if buckets else ())
-        )
+        hint = Hint(end, f"   # removes the {len(endable)} of {owner}")
+        if any(leak.kind == BUCKET for leak in endable):
+            return Hint(hint, "; with the content of buckets: ", end.plus(with_bucket=True))
+        return hint
     if leaked:
         return Hint("the commands above; if they are yours: ", Command("leaks", owner="NAME"))
     if running:

@@ -30,9 +30,9 @@ class Listing:
 
     def read(self) -> None:
         """List each kind. A refusal leaves out one kind; without a network none is tried again."""
-        for what, listed in self.area.lists().items():
+        for name, resources in self.area.lists().items():
             try:
-                for resource in listed():
+                for resource in resources():
                     self.resources.append(resource)
             except Forbidden as error:
                 self.skipped = error.message
@@ -41,14 +41,14 @@ class Listing:
                 if not self.area.expected:
                     self.skipped = refused.message
                     return
-                self.failures.append(f"{what}: {refused.message}")
+                self.failures.append(f"{name}: {refused.message}")
             except Incomplete as error:
-                self.failures.append(f"{what}: {error.message}")
+                self.failures.append(f"{name}: {error.message}")
             except UsageError as error:
                 self.failures.append(error.message)
                 return
             except RailheadError as error:
-                self.unreachable = f"{what}: {error.message}"
+                self.unreachable = f"{name}: {error.message}"
                 return
 
     def state(self, outcome: Exception | None) -> LeakArea:
@@ -72,21 +72,17 @@ class Survey:
 
 def survey(known: Collection[Place]) -> Survey:
     """List everything. `known`: the places that stacks and records name."""
-    found: dict[str, list[Area]] = {}
+    areas_of: dict[str, list[Area]] = {}
 
     def find(cloud: str) -> None:
-        found[cloud] = areas(cloud, [place for place in known if place.cloud == cloud])
+        areas_of[cloud] = areas(cloud, [place for place in known if place.cloud == cloud])
 
     clouds = clouds_with_areas()
-    outcomes = all_within(find, clouds, seconds=CLOUD_SECONDS)
+    outcomes = dict(zip(clouds, all_within(find, clouds, seconds=CLOUD_SECONDS), strict=True))
     used = {place.cloud for place in known}
-    states = [
-        _of_cloud(cloud, outcome, cloud in used)
-        for cloud, outcome in zip(clouds, outcomes, strict=True)
-        if outcome
-    ]
-    answered = [cloud for cloud, outcome in zip(clouds, outcomes, strict=True) if not outcome]
-    return _listed([area for cloud in answered for area in found[cloud]], states)
+    states = [_of_cloud(cloud, why, cloud in used) for cloud, why in outcomes.items() if why]
+    answered = [cloud for cloud, outcome in outcomes.items() if not outcome]
+    return _listed([area for cloud in answered for area in areas_of[cloud]], states)
 
 
 def again(listings: Sequence[Listing]) -> Survey:
@@ -97,7 +93,7 @@ def again(listings: Sequence[Listing]) -> Survey:
 def _listed(all_areas: Sequence[Area], states: Sequence[LeakArea]) -> Survey:
     listings = tuple(Listing(area) for area in all_areas)
     outcomes = all_within(Listing.read, listings, seconds=AREA_SECONDS)
-    ended = (one.state(outcome) for one, outcome in zip(listings, outcomes, strict=True))
+    ended = map(Listing.state, listings, outcomes)
     return Survey(listings, (*states, *ended))
 
 

@@ -23,7 +23,8 @@ from ..errors import RailheadError, UsageError
 from ..facts import host as fact
 from ..facts.fatbin import codes
 from ..facts.host import HostFacts
-from ..inventory import caches, local_state
+from ..host.base import locks
+from ..inventory import caches
 from ..inventory.files import atomic_write
 from ..plan import runtimes
 from ..plan.runtimes import ROWS, Environment, Runtime, row_named
@@ -111,7 +112,7 @@ def result_of(wheel: Path) -> str:
 @contextmanager
 def alone(folder: Path) -> Iterator[Path]:
     """An empty folder for one process at a time; removes the files of a killed process."""
-    with local_state.alone(folder.with_suffix(".lock")):
+    with locks.wait_lock(folder.with_suffix(".lock")):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         try:

@@ -14,7 +14,8 @@ from uv import find_uv_bin
 
 from ..console import log
 from ..errors import RailheadError
-from ..inventory import caches, local_state
+from ..host.base import locks
+from ..inventory import caches
 from ..inventory.files import atomic_folder
 from ..plan.runtimes import LOCKS, uv_digest
 from ..ssh.bundle import Bundle, pack_folder
@@ -83,7 +84,7 @@ def variables() -> dict[str, str]:
 def uv_for_hosts() -> Bundle:
     """The uv binary for Linux on x86_64, on any control machine; downloaded once, by hash."""
     folder = caches.cache("uv-for-hosts") / uv_digest()
-    with local_state.alone(folder.with_name(f"{folder.name}.lock")):
+    with locks.wait_lock(folder.with_name(f"{folder.name}.lock")):
         if not (folder / "uv").exists():
             _fetch_uv(folder)
     return pack_folder(folder)

@@ -23,8 +23,9 @@ from ..clouds import bucket
 from ..clouds.bucket import WHEELS, Bucket
 from ..errors import RailheadError
 from ..facts.host import HostFacts
+from ..host.base import locks
 from ..host.buckets.repeats import outlasting
-from ..inventory import caches, local_state
+from ..inventory import caches
 from ..inventory.files import atomic_write
 from ..inventory.hosts import Inventory
 from ..plan.cluster import HERE, CachedWheel, SurveyedCluster
@@ -138,7 +139,7 @@ def _entry(stack_bucket: Bucket, key: str) -> StoredWheel | None:
 
 def _download(stack_bucket: Bucket, entry: StoredWheel, folder: Path) -> bool:
     """Download a wheel if the folder has none; returns whether it was downloaded."""
-    with local_state.alone(caches.cache("wheels") / f"{folder.name}.lock"):
+    with locks.wait_lock(caches.cache("wheels") / f"{folder.name}.lock"):
         if local_wheel(folder):
             return False
         name, digest = entry.name, entry.sha256

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError, UsageError
+from ...host.base import locks
 from ...inventory import caches, local_state
 from ...inventory.files import text_given
 from ...inventory.git import git
@@ -126,7 +127,7 @@ def _checkout(line: SourceLine, url: str, ref: str) -> Path:
     """The files of a commit, fetched by git; a branch is looked at each time."""
     cache = caches.cache("sources")
     name = hashlib.sha256(url.encode()).hexdigest()[:16]
-    with local_state.alone(cache / f"{name}.lock"):
+    with locks.wait_lock(cache / f"{name}.lock"):
         repository = local_state.filled_once(cache / f"{name}.git", _new_repository)
         commit = _commit(line, repository, url, ref)
         return local_state.filled_once(

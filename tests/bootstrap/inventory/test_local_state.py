@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import stat
 from dataclasses import replace
@@ -273,10 +272,3 @@ def test_a_fetch_to_another_folder_that_fails_is_not_recorded(tmp_path: Path) ->
     with pytest.raises(HostsNotReady):
         attach.fetch(status, "r1", str(tmp_path / "there"), with_checkpoint=False)
     assert local_state.find_run(nobody, "r1") == ("r1", tmp_path / "results/r1")
-
-
-def test_a_second_process_waits_for_a_lock(tmp_path: Path) -> None:
-    with (tmp_path / "lock").open("w") as second:
-        with local_state.alone(tmp_path / "lock"), pytest.raises(BlockingIOError):
-            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
