@@ -197,7 +197,8 @@ def reduction(cluster: ConnectedCluster) -> Reduction:
     pairs = checks.pairs_of([peer.name for peer in cluster.peers])
     request = _link_check(cluster, pairs)
     check = Run(HEALTH, Path())
-    document = start.document_of(HEALTH, cluster, request, (), StopPolicy(stop=False))
+    ports = start.free_ports(cluster, start.processes_of(request, cluster))
+    document = start.document_of(HEALTH, cluster, request, (), StopPolicy(stop=False), ports)
     start.remove_run(cluster.sessions, check)
     start.lay_out(cluster, request, document, check)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -104,18 +104,24 @@ def resolve_peers(
             f"--peer-address has {len(overrides)} addresses for {len(hosts)} hosts: "
             "one for each, in the hosts' order"
         )
-    peers = []
-    for index, host in enumerate(hosts):
-        others = hosts[1:2] if index == 0 else hosts[:1]
-        named = overrides[index] if overrides else host.peer_address
-        routed = None if named else _routed(sessions[host.name], [facts[h.name] for h in others])
-        peers.append(_peer(sessions[host.name], facts[host.name], named or routed))
-    return tuple(peers)
+    named = {host.name: host.peer_address for host in hosts}
+    named |= dict(zip(named, overrides, strict=False))
+    chief, *others = [facts[host.name].inside[0] for host in hosts]
+
+    def routed(session: Session) -> str | None:
+        is_chief = session.host.name == hosts[0].name
+        return _routed(session, next(iter(others), "") if is_chief else chief)
+
+    unnamed = {name: sessions[name] for name, address in named.items() if not address}
+    routes = everywhere(unnamed, routed, what="reading the routes", error=HostsNotReady)
+    return tuple(
+        _peer(sessions[name], facts[name], address or routes[name])
+        for name, address in named.items()
+    )
 
 
-def _routed(session: Session, others: Sequence[HostFacts]) -> str | None:
-    """The source address of a host on the route to the first of `others`; None if unknown."""
-    target = others[0].inside[0] if others else ""
+def _routed(session: Session, target: str) -> str | None:
+    """The source address of a host on the route to `target`; None if either is unknown."""
     return fact.parse_route(session.sh(fact.route_script(target))) if target else None
 
 

@@ -6,6 +6,8 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 
+from railhead.documents.agent.commands import Run as RunCommand
+from railhead.documents.agent.files import Read
 from railhead.documents.agent.runs import Follow, LogLine, MetricLine, RunEvent
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.records import Record
@@ -130,8 +132,8 @@ def follow(
     chief: Session, run: Run, board: Board, state: FollowState, watch: Watch | None = None
 ) -> None:
     """Show the run until it ends; ConnectionLost when the connection breaks."""
-    mark_attached(chief, run)
-    document = read_run_document(chief.read(f"{run.folder}/run.json") or "")
+    _, read = chief.call_all(attach_mark(run), Read(f"{run.folder}/run.json"))
+    document = read_run_document(read.text or "")
     view = _View(board, document, state, watch)
     request = Follow(run.folder, state.offset, "rank-0", state.log_offset)
     try:
@@ -193,10 +195,10 @@ class _View:
                 self.board.line(host, "" if is_above else line)
 
 
-def mark_attached(session: Session, run: Run) -> None:
+def attach_mark(run: Run) -> RunCommand:
     """Write the pid of this connection's agent into the run's folder, beside that of a colleague
     who follows the run: while one lives, the supervisor waits for the results to be fetched."""
-    session.run(["sh", "-c", ATTACH], cwd=run.folder)
+    return RunCommand(("sh", "-c", ATTACH), cwd=run.folder)
 
 
 def first_ranks(run: RunDocument) -> dict[str, str]:

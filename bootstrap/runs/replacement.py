@@ -98,6 +98,7 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
     link = hostfile.links(cluster.peers, cluster.facts)[index]
     of_host = (cluster.peers[index], link, cluster.facts[name].gpus)
     renewed = with_host(document, *of_host)
+    start.write_program(cluster.sessions[name], request, renewed, run)
     start.send_program(cluster.sessions[name], request, renewed, run)
     if takeover.standby_of(run) not in ("", name):
         second = takeover.as_standby(cluster)

@@ -8,17 +8,17 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from railhead.documents.agent.commands import Release, Start, Started
+from railhead.documents.agent.commands import CommandResult, Release, Start, Started
 from railhead.documents.agent.commands import Run as RunCommand
 from railhead.documents.agent.files import TextFile, Write
-from railhead.documents.agent.network import Dial, Listen, Ports
+from railhead.documents.agent.network import Dialed
 from railhead.documents.agent.request import Request
 from railhead.documents.agent.runs import DropTemporary, MakeTemporary, PlacePrograms
 from railhead.documents.codec import decode, encode
@@ -31,7 +31,7 @@ from ..errors import Command, Hint, HostsBusy, HostsNotReady, UsageError
 from ..host.base.programs import BUNDLE, HELD, NAME, RANK, SHARES, SUPERVISOR, WHOLE
 from ..inventory import local_state
 from ..inventory.hosts import Inventory
-from ..plan import hostfile, open_mpi
+from ..plan import hostfile, network, open_mpi
 from ..plan.cluster import SurveyedCluster
 from ..plan.grid import grid_of
 from ..plan.runtimes import REPO
@@ -45,6 +45,7 @@ from .request import RunRequest
 from .run import REMOVAL_SECONDS, Run
 
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
+LISTENING = "listening on the address for peers"
 HEALTH = "health"  # the run id of all health checks
 Restore = Callable[[ConnectedCluster, Run], None]
 
@@ -76,52 +77,38 @@ def refuse_second(cluster: SurveyedCluster) -> None:
 
 def refuse_closed_pairs(cluster: ConnectedCluster) -> None:
     """Connect every host to every other one; HostsNotReady names the pairs that fail."""
-    closed = closed_pairs(cluster)
-    if any(closed.values()):
-        raise HostsNotReady(
-            "the hosts cannot reach each other",
-            {name: text or "ok" for name, text in closed.items()},
-            hint=OPEN_PORTS,
-        )
+    refuse_closed(closed_pairs(cluster))
 
 
 def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
     """Connect every host to every other one. Returns {host: a line per unreachable peer}."""
     if len(cluster.peers) < 2:
         return {}
-    address = {p.name: p.address for p in cluster.peers}
-    ports = everywhere(
-        cluster.sessions,
-        lambda s: s.call(Listen(address[s.host.name])).port,
-        what="listening on the address for peers",
+    listens, sessions = network.listen_requests(cluster), cluster.sessions
+    listeners = everywhere(
+        sessions,
+        lambda s: s.call(listens[s.host.name]).port,
+        what=LISTENING,
         error=HostsNotReady,
     )
+    dials = network.dial_requests(cluster, listeners)
+    replies = everywhere(
+        sessions,
+        lambda s: s.call(dials[s.host.name]),
+        what="connecting to the peers",
+        error=HostsNotReady,
+    )
+    return network.unreachable_peers(cluster, replies)
 
-    def connect(session: Session) -> str:
-        peers = [name for name in cluster.sessions if name != session.host.name]
-        targets = tuple((address[name], ports[name]) for name in peers)
-        reasons = session.call(Dial(targets, timeout=5)).wrong
-        return "\n".join(
-            f"cannot reach {name} at {address[name]}: {why}"
-            for name, why in zip(peers, reasons, strict=True)
-            if why
+
+def refuse_closed(closed: Mapping[str, str]) -> None:
+    """HostsNotReady if a host does not reach a peer; `closed`: of `closed_pairs`."""
+    if any(closed.values()):
+        raise HostsNotReady(
+            "the hosts cannot reach each other",
+            {name: text or "ok" for name, text in closed.items()},
+            hint=OPEN_PORTS,
         )
-
-    what = "connecting to the peers"
-    return everywhere(cluster.sessions, connect, what=what, error=HostsNotReady)
-
-
-@contextlib.contextmanager
-def begun(cluster: ConnectedCluster, results: Path) -> Iterator[Run]:
-    """A new run. While this block does what comes before its start, its chief logs in to the hosts;
-    an error removes its folder."""
-    run_id = launch.new_run_id()
-    run = Run(run_id, results / run_id)
-    with _removed_on_error(cluster, run):
-        if len(cluster.peers) > 1:
-            files = Write(tuple(login_files(cluster, run)))
-            cluster.sessions.chief.call_all(files, _logins(BEGIN_LOGINS, cluster, run))
-        yield run
 
 
 @contextlib.contextmanager
@@ -140,19 +127,26 @@ def start(
     cluster: ConnectedCluster,
     request: RunRequest,
     data: Sequence[RunData],
-    run: Run,
+    results: Path,
     stop_policy: launch.StopPolicy,
     restore: Restore | None = None,
 ) -> Run:
-    """Send the bundle to every host and start the supervisor on the chief.
+    """Check that the hosts reach each other, send the bundle to every host and start the supervisor
+    on the chief.
 
     Args:
         data: `data` of run.json.
-        run: that of `begun`.
+        results: the folder for the results of all runs.
         restore: places the checkpoints of an earlier run, after all other files are in place.
     """
+    run_id = launch.new_run_id()
+    run = Run(run_id, results / run_id)
+    processes = processes_of(request, cluster)
     with _removed_on_error(cluster, run):
-        document = document_of(run.run_id, cluster, request, data, stop_policy)
+        offers = _begin(cluster, run, processes)
+        free = {name: offer.free for name, offer in offers.items()}
+        ports = network.chosen_ports(cluster, processes, free)
+        document = document_of(run.run_id, cluster, request, data, stop_policy, ports)
         _require_readable(document)
     log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
     standby = _standby_of(cluster, request, data, stop_policy, document)
@@ -161,8 +155,13 @@ def start(
         run.run_id, document.cluster, str(run.results), encode(document), encode(request.record)
     )
     local_state.save_run(record)
+    listeners = {name: offer.listener for name, offer in offers.items() if offer.listener}
+    begins: dict[str, list[Request[Any, Any]]] = {
+        name: [dial] for name, dial in network.dial_requests(cluster, listeners).items()
+    }
+    begins.setdefault(cluster.chief, []).append(_supervisor(cluster, run))
     try:
-        held = lay_out(cluster, request, document, run, restore, standby, _supervisor(cluster, run))
+        held = lay_out(cluster, request, document, run, restore, standby, begins)
     except BaseException:
         local_state.forget_run(run.run_id)
         raise
@@ -171,6 +170,27 @@ def start(
         cluster.sessions.chief.call(Release(held))
     log.event(f"run {run.run_id}: started on {cluster.chief}")
     return run
+
+
+def _begin(
+    cluster: ConnectedCluster, run: Run, processes: Sequence[int]
+) -> dict[str, network.Offer]:
+    """What each host offers for the run. Its chief begins to log in to the hosts meanwhile."""
+    ports = network.port_requests(cluster, processes)
+    listens = network.listen_requests(cluster) if len(cluster.peers) > 1 else {}
+
+    def offered(session: Session) -> network.Offer:
+        name = session.host.name
+        requests: list[Request[Any, Any]] = [ports[name]]
+        if listens:
+            requests.append(listens[name])
+        if listens and name == cluster.chief:
+            requests.append(Write(tuple(login_files(cluster, run))))
+            requests.append(_logins(BEGIN_LOGINS, cluster, run))
+        offered_ports, *others = session.call_all(*requests)
+        return network.Offer(others[0].port if others else None, offered_ports.ports)
+
+    return everywhere(cluster.sessions, offered, what=LISTENING, error=HostsNotReady)
 
 
 def _standby_of(
@@ -184,8 +204,9 @@ def _standby_of(
     if not document.takeover:
         return None
     second = takeover.as_standby(cluster)
+    ports = free_ports(second, processes_of(request, second))
     of_second = document_of(
-        document.run_id, second, request, takeover.data_as_standby(data), stop_policy
+        document.run_id, second, request, takeover.data_as_standby(data), stop_policy, ports
     )
     return Lead(second, replace(of_second, created=document.created))
 
@@ -218,39 +239,45 @@ def lay_out(
     run: Run,
     restore: Restore | None = None,
     standby: Lead | None = None,
-    held: Start | None = None,
+    begins: Mapping[str, Sequence[Request[Any, Any]]] = MappingProxyType({}),
 ) -> int | None:
     """Send the files of a run, check that the chief, and its standby, can log in on every host, and
     start the standby: it lists the files of the program before the ranks start. On an error remove
-    the files. `held` is started on the chief as soon as its files are there: its pid."""
+    the files. `begins` are carried out on each host before the program is sent: connections to the
+    peers, and the start of the supervisor, whose pid is returned."""
     sessions = cluster.sessions
     leads = [lead for lead in (standby, Lead(cluster, document)) if lead]
+    log_in = [lead.cluster for lead in leads] if len(sessions) > 1 else []
 
-    def of_leads(name: str) -> list[TextFile]:
-        found = [lead for lead in leads if lead.cluster.chief == name]
-        return [file for one in found for file in chief_files(one.cluster, one.document, run)]
+    def files(name: str) -> list[TextFile]:
+        led = [lead for lead in leads if lead.cluster.chief == name]
+        whole = [document_file(run, WHOLE, x.document) for x in led if x is standby]
+        return whole + [file for x in led for file in chief_files(x.cluster, x.document, run)]
 
-    def send(s: Session) -> list[Any]:
-        also = [held] if held and s.host.name == cluster.chief else []
-        return send_program(s, request, document, run, of_leads(s.host.name), also)
+    def begin(s: Session) -> list[Any]:
+        name = s.host.name
+        return write_program(s, request, document, run, files(name), begins.get(name, ()))
+
+    def prepare(s: Session) -> list[Any]:
+        logins = [_logins(END_LOGINS, led, run) for led in log_in if led.chief == s.host.name]
+        return s.call_all(*logins, *_temporary(s, request.secrets, document, run))
 
     with _removed_on_error(cluster, run):
-        replies = everywhere(sessions, send, what="sending the run")
-        for lead in leads:
-            check_logins(lead.cluster, run)
-        if standby:
-            sessions[standby.cluster.chief].write(document_file(run, WHOLE, standby.document))
+        replies = everywhere(sessions, begin, what="sending the run")
+        dialed = {n: x for n, found in replies.items() for x in found if isinstance(x, Dialed)}
+        refuse_closed(network.unreachable_peers(cluster, dialed))
+        everywhere(
+            sessions, lambda s: send_program(s, request, document, run), what="sending the program"
+        )
         if restore:
             restore(cluster, run)
-        everywhere(
-            sessions,
-            lambda s: _send_secrets(s, request.secrets, document, run),
-            what="sending the secrets",
-        )
+        prepared = everywhere(sessions, prepare, what="preparing the run")
+        for led in log_in:
+            refuse_failed_logins(led, run, prepared[led.chief][0])
         with takeover.ended_on_error(standby.cluster if standby else None, run):
             if standby:
                 takeover.start_standby(standby.cluster, run)
-        pids = [one.pid for one in replies.get(cluster.chief, ()) if isinstance(one, Started)]
+        pids = [x.pid for x in replies.get(cluster.chief, ()) if isinstance(x, Started)]
         return next(iter(pids), None)
 
 
@@ -265,23 +292,21 @@ def _remove_interrupted(cluster: ConnectedCluster, run: Run) -> None:
         remove_run(sessions, run)
 
 
-def _send_secrets(
+def _temporary(
     session: Session, secrets: Mapping[str, str], document: RunDocument, run: Run
-) -> None:
-    """Create the run's temporary folders, with a file of the secrets for each rank of this host and
-    on the chief for the supervisor. Each reader removes its own. The last step before the start,
-    because folders of runs without a process are soon removed."""
+) -> list[Request[Any, Any]]:
+    """Requests that create the run's temporary folders, with a file of the secrets for each rank of
+    this host and on the chief for the supervisor. Each reader removes its own. The last step before
+    the start, because folders of runs without a process are soon removed."""
     folders = MakeTemporary(run.folder)
     if not secrets:
-        session.call(folders)
-    else:
-        text = json.dumps(dict(secrets))
-        at = [host.name for host in document.hosts].index(session.host.name)
-        names = {*document.secret_files(at)}
-        if document.takeover and at == 1:  # the standby reads those of the supervisor
-            names.add("secrets.json")
-        files = (TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names)
-        session.call_all(folders, Write(tuple(files)))
+        return [folders]
+    text = json.dumps(dict(secrets))
+    at = [host.name for host in document.hosts].index(session.host.name)
+    names = {*document.secret_files(at)}
+    if document.takeover and at == 1:  # the standby reads those of the supervisor
+        names.add("secrets.json")
+    return [folders, Write(tuple(TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names))]
 
 
 # Logs in to all hosts at once, as mpirun does, which then uses these connections. The file gets the
@@ -317,13 +342,18 @@ def check_logins(cluster: ConnectedCluster, run: Run) -> None:
     hosts that fail."""
     if len(cluster.peers) < 2:
         return
-    aliases = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers)}
-    path, chief = f"{run.folder}/login_check.txt", cluster.sessions[cluster.chief]
-    if chief.call(_logins(END_LOGINS, cluster, run)).rc == 0:
+    ended = cluster.sessions[cluster.chief].call(_logins(END_LOGINS, cluster, run))
+    refuse_failed_logins(cluster, run, ended)
+
+
+def refuse_failed_logins(cluster: ConnectedCluster, run: Run, ended: CommandResult) -> None:
+    """HostsNotReady with the hosts that failed when END_LOGINS ended on the chief."""
+    if ended.rc == 0:
         return
-    lines = (chief.read(path) or "").splitlines()
-    failed = dict(line.partition(" ")[::2] for line in lines)
+    text = cluster.sessions[cluster.chief].read(f"{run.folder}/login_check.txt") or ""
+    failed = dict(line.partition(" ")[::2] for line in text.splitlines())
     if failed:
+        aliases = {hostfile.alias(i): peer for i, peer in enumerate(cluster.peers)}
         outcomes = {peer.name: failed.get(alias, "ok") for alias, peer in aliases.items()}
         raise HostsNotReady(
             f"{cluster.chief} cannot log in to every host",
@@ -356,17 +386,34 @@ def remove_run(sessions: Mapping[str, Session], run: Run) -> None:
             session.remove(run.folder)
 
 
+def free_ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
+    """A free port for each process of each host; `processes`: their number on each host."""
+    requests = network.port_requests(cluster, processes)
+    free = everywhere(
+        cluster.sessions,
+        lambda s: s.call(requests[s.host.name]).ports,
+        what="finding free ports",
+        error=HostsNotReady,
+    )
+    return network.chosen_ports(cluster, processes, free)
+
+
+def processes_of(request: RunRequest, cluster: SurveyedCluster) -> list[int]:
+    """The number of the run's processes on each host."""
+    return [len(roles) for roles in launch.placement_of(request.options, cluster.peers)]
+
+
 def document_of(
     run_id: str,
     cluster: ConnectedCluster,
     request: RunRequest,
     data: Sequence[RunData],
     stop_policy: launch.StopPolicy,
+    ports: Sequence[int],
 ) -> RunDocument:
-    """run.json for these hosts, with a free port for each process."""
+    """run.json for these hosts; `ports`: one for each process."""
     now = datetime.now(timezone.utc)
     environment = cluster.environment
-    placement = launch.placement_of(request.options, cluster.peers)
     return launch.run_document(
         run_id=run_id,
         cluster=cluster.inventory.name,
@@ -378,7 +425,7 @@ def document_of(
         bundle=request.bundle.digest,
         peers=cluster.peers,
         links=hostfile.links(cluster.peers, cluster.facts),
-        ports=_ports(cluster, [len(host) for host in placement]),
+        ports=ports,
         stop_policy=stop_policy,
         stops=_stops(cluster.inventory),
         bucket=_bucket(cluster),
@@ -400,45 +447,21 @@ def _stops(inventory: Inventory) -> list[tuple[str, ...] | None]:
     return [host.stop for host in inventory.hosts] if inventory.is_managed else []
 
 
-def _ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
-    """A free port for each process of each host; those of hosts that share a machine differ."""
-    machines = {name: facts.boot_id for name, facts in cluster.facts.items()}
-    numbers = {peer.name: number for peer, number in zip(cluster.peers, processes, strict=True)}
-    wanted = Counter[str]()
-    for name, number in numbers.items():
-        wanted[machines[name]] += number
-    offered = everywhere(
-        {name: cluster.sessions[name] for name in numbers},
-        lambda s: s.call(Ports(wanted[machines[s.host.name]])).ports,
-        what="finding free ports",
-        error=HostsNotReady,
-    )
-    ports: list[int] = []
-    taken = defaultdict[str, set[int]](set)
-    for name, number in numbers.items():
-        mine = [port for port in offered[name] if port not in taken[machines[name]]][:number]
-        taken[machines[name]].update(mine)
-        ports += mine
-    return ports
-
-
 def document_file(run: Run, name: str, document: RunDocument) -> TextFile:
     """A file in the run's folder with its document."""
     return TextFile(f"{run.folder}/{name}", json.dumps(encode(document), indent=1) + "\n")
 
 
-def send_program(
+def write_program(
     session: Session,
     request: RunRequest,
     document: RunDocument,
     run: Run,
     more: Sequence[TextFile] = (),
-    begun: Sequence[Request[Any, Any]] = (),
+    begins: Sequence[Request[Any, Any]] = (),
 ) -> list[Any]:
-    """Write the run's folder on one host: the program, the files that start a rank, and more; the
-    replies to operations that need these files, but not the program."""
-    if needs_reader(document):
-        session.send_tree(pack_training(REPO), f"{run.folder}/reader")
+    """Write the run's folder on one host: the files that start a rank, and more; the replies to
+    operations that need these files, but not the program."""
     if document.keras_auto:
         files = json.dumps(encode(request.bundle.files))
         more = (*more, TextFile(f"{run.folder}/{BUNDLE}", files))
@@ -448,9 +471,15 @@ def send_program(
         *(TextFile(f"{run.folder}/{n}/.keep", "") for n in ("results", "logs", "checkpoints")),
         *more,
     )
-    _, _, *replies = session.call_all(Write(starting), PlacePrograms(run.folder), *begun)
-    session.send_tree(request.bundle, f"{run.folder}/work")
+    _, _, *replies = session.call_all(Write(starting), PlacePrograms(run.folder), *begins)
     return replies
+
+
+def send_program(session: Session, request: RunRequest, document: RunDocument, run: Run) -> None:
+    """Send the program to the run's folder on one host."""
+    if needs_reader(document):
+        session.send_tree(pack_training(REPO), f"{run.folder}/reader")
+    session.send_tree(request.bundle, f"{run.folder}/work")
 
 
 def needs_reader(document: RunDocument) -> bool:

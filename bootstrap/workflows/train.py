@@ -126,12 +126,10 @@ def _start(cluster: ConnectedCluster, options: TrainOptions, restore: start.Rest
     cluster.start_agents()
     _refuse_cpu_fallback(cluster)
     data = _place_data(options.request, cluster)
-    with start.begun(cluster, options.results) as run:
-        start.refuse_closed_pairs(cluster)
     if options.earlier:
         print_lines(*changed_data(options.earlier, data))
     request, policy = options.request, options.stop_policy.from_now(time.time())
-    return start.start(cluster, request, data, run, policy, restore)
+    return start.start(cluster, request, data, options.results, policy, restore)
 
 
 def _refuse_cpu_fallback(cluster: ConnectedCluster) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from standins.connected import connected
 
 from bootstrap.facts.egress import UNREAD, Egress, EgressCheck
-from bootstrap.facts.host import HostFacts
+from bootstrap.facts.host import HostFacts, route_script
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import runtimes
 from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.hostfile import Peer
-from bootstrap.provision.survey import with_egress
+from bootstrap.provision.survey import resolve_peers, with_egress
+from bootstrap.ssh.connect import Sessions
 
 SHUT = Egress(EgressCheck("m", False), EgressCheck("m", False))
 CLIENT = runtimes.BucketClient("3.11").digest
@@ -70,3 +73,28 @@ def of(facts: dict[str, HostFacts]) -> Any:
 
 def sessions_of(cluster: Any) -> list[ShutIn]:
     return list(cluster.sessions.values())
+
+
+class Routed:
+    """Stands for the session of a host that answers only while the others have to answer too."""
+
+    def __init__(self, host: Host, everyone: threading.Barrier) -> None:
+        self.host, self.everyone, self.scripts = host, everyone, list[str]()
+        self.host_key = SimpleNamespace(get_name=lambda: "ssh-ed25519", get_base64=lambda: "AAAA")
+
+    def sh(self, script: str) -> str:
+        self.scripts.append(script)
+        self.everyone.wait(20)
+        return f"10.0.0.1 dev eth0 src 10.0.0.{self.host.name[1:]} uid 0"
+
+
+def test_the_routes_of_all_hosts_are_read_at_once(debian: HostFacts) -> None:
+    hosts = [Host("h1", "a"), Host("h2", "b"), Host("h3", "c", peer_address="10.9.9.9")]
+    everyone = threading.Barrier(2)  # of those without an address of their own
+    opened: Any = {host.name: Routed(host, everyone) for host in hosts}
+    inside = {"h1": ("192.0.2.1", 22), "h2": ("192.0.2.2", 22), "h3": ("192.0.2.3", 22)}
+    facts = {name: replace(debian, inside=address) for name, address in inside.items()}
+    peers = resolve_peers(Sessions(Inventory("c", (*hosts,)), opened), facts, ())
+    assert [peer.address for peer in peers] == ["10.0.0.1", "10.0.0.2", "10.9.9.9"]
+    assert opened["h1"].scripts == [route_script("192.0.2.2")]  # to the first of the others
+    assert opened["h2"].scripts == [route_script("192.0.2.1")]  # to the chief

@@ -27,6 +27,9 @@ from bootstrap.runs.run import Run, find_run
 from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.connection import ConnectionLost
 from bootstrap.ssh.local_session import local_session
+from railhead.documents.agent.commands import CommandResult
+from railhead.documents.agent.commands import Run as RunCommand
+from railhead.documents.agent.files import Read, Text
 from railhead.documents.agent.runs import Follow, Followed, LogLine, MetricLine, RunEvent
 from railhead.documents.codec import encode
 from railhead.documents.runs.run import RunHost
@@ -88,7 +91,7 @@ def test_a_follower_that_attaches_keeps_those_that_live(
     build(home, {".railhead/runs/r1/attached": "".join(f"{pids[one]}\n" for one in before)})
     with local_session() as session:
         session.start_agent("python3")
-        follow.mark_attached(session, Run("r1", home))
+        session.call(follow.attach_mark(Run("r1", home)))
         *others, agent = (home / ".railhead/runs/r1/attached").read_text().split()
         assert b"'agent'" in Path(f"/proc/{agent}/cmdline").read_bytes()
     assert others == ([pids[one] for one in before] if "living" in before else [])
@@ -101,11 +104,9 @@ class Breaking:
         self.breaks = list(breaks)
         self.requested: list[tuple[int, int]] = []
 
-    def run(self, argv: list[str], cwd: str) -> None:
-        """Nothing."""
-
-    def read(self, path: str) -> str:
-        return json.dumps(run_json())
+    def call_all(self, _: RunCommand, read: Read) -> list[Any]:
+        assert read.path.endswith("/run.json")
+        return [CommandResult(0, ()), Text(json.dumps(run_json()))]
 
     def call(self, request: Follow, on_event: Callable[[RunEvent], None]) -> Followed:
         begin, log_begin = request.offset, request.log_offset
@@ -177,9 +178,12 @@ class LostSession:
     def run(self, argv: list[str], cwd: str) -> Any:
         return SimpleNamespace(tail=["0", "0"])
 
+    def call_all(self, _: RunCommand, read: Read) -> list[Any]:
+        assert read.path.endswith("/run.json")
+        return [CommandResult(0, ()), Text(json.dumps(encode(LED)))]
+
     def read(self, path: str) -> str | None:
-        if not path.endswith(TAKEOVER):
-            return json.dumps(encode(LED))
+        assert path.endswith(TAKEOVER)
         self.lost.looks += 1
         return "{}" if self.lost.looks == 3 else None
 

@@ -32,7 +32,6 @@ from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost, Session
 from railhead.documents.agent.files import TextFile, Write
-from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.runs.run import RunHost
 
 PYTHON = "python3"
@@ -58,15 +57,21 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def send_all(session: Session, request: Any, run: Run) -> None:
+    """The whole folder of a run on one host."""
+    start.write_program(session, request, DOCUMENT, run)
+    start.send_program(session, request, DOCUMENT, run)
+
+
 def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
     session: Session, host: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("pass")
     request: Any = SimpleNamespace(bundle=pack_folder(tmp_path), secrets=(("TOKEN", "s3cret"),))
     run = Run("r1", tmp_path / "results")
-    start.send_program(session, request, DOCUMENT, run)
+    send_all(session, request, run)
     document = replace(DOCUMENT, hosts=(RunHost(session.host.name, "10.0.0.1", None, 2),))
-    start._send_secrets(session, {"TOKEN": "s3cret"}, document, run)
+    session.call_all(*start._temporary(session, {"TOKEN": "s3cret"}, document, run))
     folder = host / ".railhead/runs/r1"
     memory, tmp = ((folder / name).readlink() for name in ("memory", "tmp"))
     assert memory.parent == Path("/dev/shm"), "a secret is on no disk"
@@ -77,7 +82,7 @@ def test_secrets_and_the_folder_of_a_run_are_the_users_alone(
     assert mode(memory) == mode(tmp) == 0o700 and len(str(tmp)) < 60
     start.remove_run({"h1": session}, run)
     assert not memory.exists() and not tmp.exists() and not folder.exists()
-    start.send_program(session, request, DOCUMENT, run)
+    send_all(session, request, run)
     for private in (host / ".railhead", folder.parent, folder):
         assert mode(private) == 0o700, private
     assert "s3cret" not in (folder / "run.json").read_text()
@@ -102,12 +107,11 @@ def test_the_standby_alone_gets_the_secrets_of_the_supervisor_too(tmp_path: Path
     document = replace(DOCUMENT, hosts=hosts, size=3, takeover=True)
     names: dict[str, list[str]] = {}
     for host in hosts:
-
-        def call_all(_: MakeTemporary, files: Write, name: str = host.name) -> None:
-            names[name] = sorted(file.path.rpartition("/")[2] for file in files.files)
-
-        session: Any = SimpleNamespace(host=host, call_all=call_all)
-        start._send_secrets(session, {"TOKEN": "s3cret"}, document, Run("r1", tmp_path))
+        session: Any = SimpleNamespace(host=host)
+        secrets = {"TOKEN": "s3cret"}
+        requests = start._temporary(session, secrets, document, Run("r1", tmp_path))
+        (files,) = (request.files for request in requests if isinstance(request, Write))
+        names[host.name] = sorted(file.path.rpartition("/")[2] for file in files)
     assert names == {
         "a": ["secrets-0.json", "secrets.json"],
         "b": ["secrets-1.json", "secrets.json"],

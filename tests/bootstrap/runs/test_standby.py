@@ -61,7 +61,11 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(connect, "open_sessions", opened)
         monkeypatch.setattr(takeover, "start_agent", lambda *_: "")
         facts = SimpleNamespace(
-            standbys=frozenset({"r0", "r1"}), home=str(tmp_path), addresses=(), openmpi="4.1.4"
+            standbys=frozenset({"r0", "r1"}),
+            home=str(tmp_path),
+            addresses=(),
+            openmpi="4.1.4",
+            boot_id="one",
         )
         yield SimpleNamespace(
             inventory=sessions.inventory,
@@ -119,6 +123,8 @@ def test_a_run_whose_standby_does_not_begin_leaves_nothing(
     document = run_document(hosts=(RunHost("here", "127.0.0.1", None, 1),), takeover=True)
     monkeypatch.setattr(takeover, "LISTED", seconds)
     monkeypatch.setattr(start, "document_of", lambda *_: document)
+    monkeypatch.setattr(start, "processes_of", lambda *_: [1])
+    monkeypatch.setattr(launch, "new_run_id", lambda: document.run_id)
     monkeypatch.setattr(takeover, "as_standby", lambda cluster: cluster)
     (tmp_path / "empty").mkdir()
     request: Any = SimpleNamespace(
@@ -128,10 +134,7 @@ def test_a_run_whose_standby_does_not_begin_leaves_nothing(
         record=None,
     )
     with pytest.raises(HostsNotReady) as refusal:
-        with start.begun(second, tmp_path / "results") as run:
-            pass
-        run = replace(run, run_id="r1")  # that of the document
-        start.start(second, request, (), run, launch.StopPolicy(stop=False))
+        start.start(second, request, (), tmp_path / "results", launch.StopPolicy(stop=False))
     assert refusal.value.outcomes["here"] == f"the standby {why}" and refusal.value.hint
     assert not Path((tmp_path / "memory").read_text().strip()).exists(), "secrets"
     assert not (tmp_path / ".railhead/runs/r1").exists() and not local_state.is_recorded("r1")
