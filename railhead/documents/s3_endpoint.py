@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+PROFILES = ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")  # in the order of boto3
 IGNORE = "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"
 
 
@@ -34,7 +35,8 @@ def _config() -> tuple[Mapping[str, str], str]:
         config.read(path)
     except (configparser.Error, UnicodeDecodeError):
         return {}, ""
-    name = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
+    names = (os.environ.get(name) for name in PROFILES)
+    name = next(filter(None, names), "default")
     section = next((s for s in (f"profile {name}", name) if config.has_section(s)), "")
     profile = dict(config.items(section)) if section else {}
     services = f"services {profile.get('services', '')}"

@@ -21,7 +21,13 @@ from railhead.documents.runs.evaluation import (
 )
 from railhead.documents.runs.records import Record
 from railhead.documents.runs.sweep import SweepDocument
-from railhead.documents.serving.endpoint import Deployed, EndpointDocument, EndpointState
+from railhead.documents.serving.endpoint import (
+    Deployed,
+    EndpointDocument,
+    EndpointState,
+    Health,
+    ServingStatus,
+)
 
 DOCUMENTS: dict[str, type[Any]] = {
     "deployed": Deployed, "endpoint": EndpointDocument, "endpoint-notebook": EndpointDocument,
@@ -79,6 +85,15 @@ def test_what_does_not_fit_is_left_out_and_what_follows_is_read() -> None:
     assert evaluation.thresholds == (Threshold("loss", "max", 0.2),)
     assert (evaluation.samples, evaluation.passed) == (None, None)
     assert decode(Record, {"rank": True}).rank is None, "true is not rank 1"
+
+
+def test_the_highest_version_that_serves_is_the_one_of_the_endpoint() -> None:
+    ready = [{"version": version, "state": "AVAILABLE"} for version in ("9", "10")]
+    ended = {"version": "11", "state": "END", "status": {"error_message": "no such op"}}
+    for listed in ([*ready, ended], [ended, *ready[::-1]]):
+        status = decode(ServingStatus, {"model_version_status": listed})
+        assert status.health() == Health(10, failed={"11": "no such op"})
+    assert decode(ServingStatus, {"model_version_status": [ended]}).health() is None
 
 
 def test_an_endpoint_whose_time_is_not_a_number_is_refused() -> None:

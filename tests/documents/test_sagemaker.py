@@ -174,7 +174,8 @@ def test_a_value_that_json_lacks_is_its_text() -> None:
         (["--a=1", "--b=", "--c=x=y"], {"a": 1, "b": "", "c": "x=y"}),
         (["--flag", "--n", "-3"], {"flag": True, "n": -3}),
         (["--list", "[1, 2]", "--text", "[1, 2"], {"list": [1, 2], "text": "[1, 2"}),
-        (["file.txt", "--", "-v"], {}),
+        (["--a=1", "file.txt", "--b", "2", "more"], {"a": 1, "b": 2}),
+        (["file.txt", "--", "-v", "--a", "1"], {}),
         # As sagemaker-training 5.1.4 writes {"b": 4, "flag": False, "on": True}.
         (["-b", "4", "--flag", "False", "--on", "True"], {"b": 4, "flag": False, "on": True}),
         (["--none", "None", "--n", "-3", "-v"], {"none": None, "n": -3, "v": True}),

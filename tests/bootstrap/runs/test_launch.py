@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -38,6 +39,7 @@ from railhead.documents.runs.run import (
     Metric,
     Role,
     RunBucket,
+    RunData,
     RunDocument,
     Runtime,
     Script,
@@ -484,3 +486,22 @@ def test_a_document_that_hosts_would_refuse_is_not_sent(changes: dict[str, Any])
     start._require_readable(run_documents.run_document())
     with pytest.raises(UsageError, match="the options of the run: "):
         start._require_readable(run_documents.run_document(**changes))
+
+
+READ_BY_RANKS = (
+    (("~/a",), "file", False),
+    (None, "file", True),
+    (("~/a",), "stream", True),
+)
+
+
+@pytest.mark.parametrize(("paths", "mode", "needs_reader"), READ_BY_RANKS)
+def test_a_script_gets_the_code_that_reads_buckets_and_streams(
+    paths: tuple[str, ...] | None, mode: str, needs_reader: bool
+) -> None:
+    local = RunData("first", "here", "replicate", "file", ("~/first",))
+    data = (local, RunData("second", "there", "replicate", mode, paths), local)
+    script = run_documents.run_document(data=data, program=Script("script", "a.py"))
+    assert start.needs_reader(script) == needs_reader
+    built_in = BuiltIn("training", {})  # it has this code
+    assert not start.needs_reader(replace(script, program=built_in))

@@ -337,6 +337,8 @@ endpoint_url = http://off
     [
         {},
         {"AWS_PROFILE": "two"},
+        {"AWS_DEFAULT_PROFILE": "two"},
+        {"AWS_PROFILE": "two", "AWS_DEFAULT_PROFILE": "off"},
         {"AWS_PROFILE": "off"},
         {"AWS_PROFILE": "off", "AWS_ENDPOINT_URL": "http://variable"},
         {"AWS_ENDPOINT_URL": "http://variable"},
@@ -350,7 +352,7 @@ def test_another_server_is_the_one_that_boto3_takes(
 ) -> None:
     boto3 = pytest.importorskip("boto3")
     (tmp_path / "config").write_text(CONFIG)
-    for name in (*s3_endpoint.VARIABLES, s3_endpoint.IGNORE, "AWS_PROFILE"):
+    for name in (*s3_endpoint.VARIABLES, s3_endpoint.IGNORE, *s3_endpoint.PROFILES):
         monkeypatch.delenv(name, raising=False)
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"}
     for name, value in {"AWS_CONFIG_FILE": str(tmp_path / "config"), **keys, **environ}.items():
@@ -358,3 +360,14 @@ def test_another_server_is_the_one_that_boto3_takes(
     client = boto3.Session(region_name="eu-west-1").client("s3")
     ours = store.endpoint_of("s3") or store.own_endpoint("eu-west-1")
     assert ours == client.meta.endpoint_url
+
+
+@pytest.mark.parametrize("text", [b"[default\nendpoint_url = http://a", b"[default]\n\xff = 1"])
+def test_a_config_file_that_cannot_be_read_names_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    (tmp_path / "config").write_bytes(text)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    for name in (*s3_endpoint.VARIABLES, s3_endpoint.IGNORE):
+        monkeypatch.delenv(name, raising=False)
+    assert s3_endpoint.address() == ""

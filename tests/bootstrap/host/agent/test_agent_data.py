@@ -50,7 +50,8 @@ def test_files_are_requested_in_parts_whose_answers_are_within_the_bound(
 def test_data_has_exactly_the_files_of_its_list(
     events: queue.Queue[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a program has written beside them does not stay; the file that it removed comes back."""
+    """What a program has written beside them does not stay; a file that it removed, or cut, comes
+    back."""
     folder = tmp_path / "d"
     assert data.receive_data(ReceiveData(str(folder), MANIFEST)) == Received(())
     (folder / "sub/other").write_text("not of the data")
@@ -58,6 +59,11 @@ def test_data_has_exactly_the_files_of_its_list(
     monkeypatch.setattr(data, "IN", io.BytesIO(FILES["sub/1"]))
     assert data.receive_data(ReceiveData(str(folder), MANIFEST)) == Received(())
     assert {path.name for path in (folder / "sub").iterdir()} == {f"{n}" for n in range(1, 6)}
+    (folder / "sub/5").chmod(0o600)
+    (folder / "sub/5").write_bytes(FILES["sub/5"][:-1])
+    monkeypatch.setattr(data, "IN", io.BytesIO(FILES["sub/5"]))
+    assert data.receive_data(ReceiveData(str(folder), MANIFEST)) == Received(())
+    assert {name: (folder / name).read_bytes() for name in FILES} == FILES
 
 
 def test_a_host_that_waits_for_another_of_its_home_is_not_silent(

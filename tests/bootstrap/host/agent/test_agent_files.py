@@ -213,7 +213,7 @@ for name in ("replace", "rename"):
 def test_the_part_of_another_host_that_shares_the_home_stays(
     agent: Agent, home: Path, sent: Sent
 ) -> None:
-    elsewhere = "above/there.part-another-host-1"
+    elsewhere = "above/there.part-another-host-0"  # no process here has this pid
     build(home, {f"{elsewhere}/uv": "half"})
     sent.to(agent)
     assert found(home / elsewhere) == {"uv": "half"}

@@ -22,6 +22,7 @@ from standins.runs.run_documents import run_json
 
 from bootstrap.errors import HostsFailed
 from bootstrap.host.agent import temporary
+from bootstrap.host.agent.packing import is_left
 from bootstrap.host.agent.runs import end_all
 from bootstrap.host.run import end_processes
 from bootstrap.runs import cancel
@@ -116,6 +117,19 @@ def test_a_standby_that_is_left_is_reported_with_the_processes_of_its_run(
     outcomes = {OF_STANDBYS: Swept(1, (7,)), OF_RUNS: Swept(2, (8,))}
     monkeypatch.setattr(end_processes, "end_run", lambda _, variable: outcomes[variable])
     assert end_all(EndRun("r1")) == Swept(3, (7, 8))
+
+
+def test_a_run_is_left_when_it_has_neither_a_process_nor_a_result(start: Start, home: Path) -> None:
+    """Then a fetch adds what its supervisor had not read; nobody else may write there."""
+    folder = put(home, "r1/results") / "r1"
+    seen = [is_left(str(folder))]
+    (folder / "state.json").write_text("{}")
+    start(PLAIN)
+    seen.append(is_left(str(folder)))
+    sweep()
+    seen.append(is_left(str(folder)))
+    (folder / "results/result.json").write_text("{}")
+    assert [*seen, is_left(str(folder))] == [False, False, True, False]
 
 
 def test_endpoints_and_runs_are_ended_apart(start: Start, home: Path) -> None:
