@@ -19,6 +19,7 @@ from standins import ctrl_c
 from standins.runs.run_documents import run_document
 
 from bootstrap.host.agent import files
+from bootstrap.host.agent.temporary import make_temporary
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.internet import Internet
@@ -117,6 +118,32 @@ def test_the_standby_alone_gets_the_secrets_of_the_supervisor_too(tmp_path: Path
         "b": ["secrets-1.json", "secrets.json"],
         "c": ["secrets-2.json"],
     }
+
+
+@pytest.mark.parametrize("kind", ["new", "ours", "open", "a link", "of another user"])
+def test_secrets_are_not_written_into_a_folder_that_others_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Hosts that share a home have the links of the first one, which name folders in /dev/shm."""
+    folder, memory = tmp_path / "run", tmp_path / "memory"
+    folder.mkdir()
+    for name in ("memory", "tmp"):
+        (folder / name).symlink_to(tmp_path / name)
+    if kind == "a link":
+        memory.symlink_to(tmp_path / "others", target_is_directory=True)
+        (tmp_path / "others").mkdir(mode=0o700)
+    elif kind != "new":
+        memory.mkdir(mode=0o700)
+    if kind == "open":
+        memory.chmod(0o750)
+    if kind == "of another user":
+        monkeypatch.setattr(os, "geteuid", lambda: memory.stat().st_uid + 1)
+    if kind in ("new", "ours"):
+        make_temporary(MakeTemporary(str(folder)))
+        assert mode(memory) == mode(tmp_path / "tmp") == 0o700
+    else:
+        with pytest.raises(PermissionError, match="memory is not this user's alone"):
+            make_temporary(MakeTemporary(str(folder)))
 
 
 def test_ctrl_c_while_a_run_is_sent_leaves_nothing_of_it(
