@@ -66,6 +66,7 @@ def test_only_an_evaluation_that_reports_so_is_below_its_threshold(evaluation: A
         ({"accuracy": math.nan, "threshold": 0.9}, f"{UNKNOWN} (accuracy nan, threshold 0.9)"),
         ({"accuracy": 0.95, "threshold": 0.9}, f"{UNKNOWN} (accuracy 0.95, threshold 0.9)"),
         ({"accuracy": [1], "loss": "\x1b[2J9"}, f"{UNKNOWN} (accuracy [1], loss 9)"),
+        ({"failed": ["\x1b[2J" + "x" * 999] * 17}, "; ".join(["x" * 200] * 16)),
     ],
 )
 def test_an_evaluation_that_has_not_passed_ends_with_3(

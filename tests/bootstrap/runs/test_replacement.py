@@ -5,24 +5,31 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from standins.connected import connected
 from standins.runs.run_documents import run_document
 
+from bootstrap.errors import RailheadError
 from bootstrap.facts.host import HostFacts
 from bootstrap.host.base.programs import REPLACING, WHOLE
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.hostfile import Link, Peer
 from bootstrap.plan.runtimes import choose_runtime
-from bootstrap.runs import launch, replacement
+from bootstrap.runs import launch, replacement, takeover
 from bootstrap.runs.run import Run
+from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.local_session import local_session
-from railhead.documents.agent.files import TextFile
-from railhead.documents.runs.run import Role, RunHost
+from railhead.documents.agent.commands import CommandResult
+from railhead.documents.agent.files import TextFile, Write
+from railhead.documents.codec import decode, encode
+from railhead.documents.runs.run import Role, RunDocument, RunHost, Runtime
 
 HOSTS = tuple(RunHost(name, f"10.0.0.{n}", "ens5", 2) for n, name in enumerate("abc", 1))
 WORKERS = tuple(f"10.0.0.{1 + n // 2}:{n}" for n in range(6))
@@ -113,3 +120,85 @@ def test_the_number_of_ranks_that_the_supervisor_writes_meanwhile_stays(debian: 
     replacement._tell_lead(cluster, RUN, Run("r1", Path()))
     assert json.loads(chief.files["mpirun.json"])[:3] == ["mpirun", "-np", "4"]
     assert {*chief.files} == {WHOLE, "mpirun.json", "known_hosts", "ssh_config"}
+
+
+class Member:
+    """A host of a run in progress, with its files; `logins`: what happens at the check of them."""
+
+    def __init__(self, logins: Callable[[], None] = lambda: None, **documents: Any) -> None:
+        self.logins = logins
+        self.files = {name.replace("_", "."): json.dumps(text) for name, text in documents.items()}
+
+    def read(self, path: str, **_: object) -> str | None:
+        return self.files.get(path.rpartition("/")[2])
+
+    def write(self, *files: TextFile) -> None:
+        self.files |= {file.path.rpartition("/")[2]: file.text for file in files}
+
+    def call_all(self, written: Write, *more: object) -> list[None]:
+        self.write(*written.files)
+        return [None, *(None for _ in more)]
+
+    def call(self, request: object) -> CommandResult:
+        self.logins()
+        return CommandResult(0, ())
+
+    def is_running(self, *_: object) -> bool:
+        return True
+
+    def send_tree(self, *_: object) -> None:
+        pass
+
+
+def members(debian: HostFacts, new: str) -> tuple[ConnectedCluster, dict[str, Member]]:
+    """A run on three hosts, of which b stands by; the host `new` has nothing."""
+    peers = tuple(Peer(name, f"10.0.1.{n}", 22, "u", 2, "key") for n, name in enumerate("abc", 1))
+    facts = dict.fromkeys("abc", debian)
+    environment = choose_runtime(facts, None, None)
+    inventory = Inventory("c", tuple(Host(name, name) for name in "abc"))
+    runtime = Runtime("tf", environment.digest)
+    of_chief = replace(RUN, runtime=runtime, tf_cluster=None, roles=None, takeover=True)
+    of_standby = replace(of_chief, hosts=takeover.rotated(HOSTS))
+    state = {"state": "running", "pid": 7, "heartbeat": 1.0}
+    hosts = {
+        "a": Member(whole_json=encode(of_chief), state_json=state),
+        "b": Member(whole_json=encode(of_standby)),
+        "c": Member(),
+    }
+    hosts[new] = Member()
+    return connected(SurveyedCluster(inventory, facts, environment, peers), hosts), hosts
+
+
+def addresses(host: Member) -> list[tuple[str, str]] | None:
+    """The hosts in the document of all hosts."""
+    text = host.files.get(WHOLE)
+    document = decode(RunDocument, json.loads(text)) if text else None
+    return document and [(one.name, one.peer_address) for one in document.hosts]
+
+
+REQUEST: Any = SimpleNamespace(bundle=SimpleNamespace(files=()))
+OF_B = Run("r1", Path("/results"), ("a", "b", "c"), standby="b")
+
+
+@pytest.mark.parametrize("new", ["b", "c"])
+def test_the_chief_and_its_standby_get_the_new_address_in_their_own_order(
+    home: Path, debian: HostFacts, new: str
+) -> None:
+    """Where the standby itself was created again, there is none any more."""
+    cluster, hosts = members(debian, new)
+    replacement.hand_over(cluster, REQUEST, OF_B, new)
+    before = {host.name: host.peer_address for host in HOSTS}
+    now = before | {new: f"10.0.1.{'abc'.index(new) + 1}"}
+    assert addresses(hosts["a"]) == [(name, now[name]) for name in "abc"]
+    assert addresses(hosts["b"]) == (None if new == "b" else [(n, now[n]) for n in "bca"])
+    assert "run.json" in hosts[new].files and "run.json" not in hosts["a"].files
+
+
+def test_a_run_that_ends_while_the_host_gets_its_files_is_named(
+    home: Path, debian: HostFacts
+) -> None:
+    cluster, hosts = members(debian, "c")
+    ended = json.dumps({"state": "failed", "pid": 7, "heartbeat": 1.0})
+    hosts["a"].logins = lambda: hosts["a"].files.update({"state.json": ended})
+    with pytest.raises(RailheadError, match="run r1 has ended; the new machine c runs"):
+        replacement.hand_over(cluster, REQUEST, OF_B, "c")

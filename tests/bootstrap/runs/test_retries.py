@@ -75,6 +75,7 @@ def test_a_wrong_range_of_hosts_is_refused(text: str, wrong: tuple[int, str]) ->
 
 def test_data_of_which_each_host_has_a_part_is_refused() -> None:
     assert elastic_hosts("1:4", Retries(3), inputs("train=host:/data")) == (1, 4)
+    assert elastic_hosts("2:2", Retries(3), []) == (2, 2)
     with pytest.raises(UsageError, match="its own part of --data train"):
         elastic_hosts("1:4", Retries(3), inputs("train=host:/data,shard"))
 
