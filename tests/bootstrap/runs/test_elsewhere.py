@@ -36,11 +36,14 @@ class Host:
 
     has_agent = False
 
-    def __init__(self, name: str, *run_ids: str) -> None:
+    def __init__(self, name: str, *run_ids: str, document: str = "") -> None:
         self.host, self.run_ids = type("Named", (), {"name": name}), run_ids
+        self.document = document
 
     def shell(self, command: str) -> tuple[list[str], int]:
-        return ([*self.run_ids], 0) if command == elsewhere.LIST else ([], 1)
+        if command == elsewhere.LIST:
+            return [*self.run_ids], 0
+        return self.document.splitlines(), 0 if self.document else 1
 
 
 def test_of_the_runs_on_hosts_the_newest_one_is_found() -> None:
@@ -48,3 +51,15 @@ def test_of_the_runs_on_hosts_the_newest_one_is_found() -> None:
     for wanted, run_id in ((None, NEWEST), (IDS[2], IDS[2])):
         found = elsewhere.on_hosts(sessions, wanted)
         assert found and found.run_id == run_id
+
+
+def test_the_document_of_another_run_is_none() -> None:
+    """Every command would take its hosts for those of the run."""
+    found = {}
+    for run_id in IDS[:2]:
+        document = json.dumps(encode(replace(run_document(), run_id=run_id)), indent=1)
+        sessions: Any = {"h1": Host("h1", IDS[0], document=document)}
+        there = elsewhere.on_hosts(sessions, None)
+        assert there and there.run_id == IDS[0]
+        found[run_id] = there.document and there.document.run_id
+    assert found == {IDS[0]: IDS[0], IDS[1]: None}

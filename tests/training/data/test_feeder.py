@@ -67,6 +67,7 @@ def test_a_script_reads_all_records_epoch_by_epoch(
     place: Callable[[str], str], tmp_path: Path, feed: Callable[..., Path]
 ) -> None:
     every = make_shards(tmp_path / "a")
+    (tmp_path / "a/README.md").write_text("not a shard")
     upload(tmp_path / "a", place("p"))
     folder = feed(place("p"), "--epochs", "2")
     assert read_epoch(folder) == read_epoch(folder) == every

@@ -15,7 +15,8 @@ from hosts.ranks import command, lay_out, script, text_of
 from places import ROOT
 from standins.stores.object_stores import S3
 
-from bootstrap.host.rank.rank_data import share_of
+from bootstrap.host.rank.rank_data import RankPlace, path_of, share_of
+from railhead.documents.runs.run import RunData
 from training.data.records import masked_crc
 
 HOSTS = [{"name": "h1", "slots": 2}, {"name": "h2", "slots": 2}]
@@ -148,6 +149,26 @@ def test_workers_alone_share_the_streams(store: S3, tmp_path: Path) -> None:
     found = [found_in(one) for one in run_ranks(tmp_path, inputs, store.environ, roles=roles)]
     for name in ("s_part", "s_sent"):
         assert ["".join(found[rank][name][1]) for rank in (1, 3)] == ["ace", "bd"]
+
+
+def test_data_that_is_on_all_hosts_is_divided_and_what_was_sent_is_not(tmp_path: Path) -> None:
+    """A host was sent its own share of local data."""
+    (tmp_path / "there").mkdir()
+    for name in "abc":
+        (tmp_path / "there" / name).touch()
+    paths = (str(tmp_path / "there"),) * 2
+    found: dict[str, list[str]] = {}
+    for uri in ("host:~/there", "~/here"):
+        for how in ("shard", "replicate"):
+            place = RankPlace(str(tmp_path / f"run-{len(found)}"), (1, 4), (1, 2), (1, 2))
+            folder = path_of(RunData("train", uri, how, "file", paths), place)
+            found[f"{uri} {how}"] = sorted(path.name for path in Path(folder).iterdir())
+    assert found == {
+        "host:~/there shard": ["b"],
+        "host:~/there replicate": ["a", "b", "c"],
+        "~/here shard": ["a", "b", "c"],
+        "~/here replicate": ["a", "b", "c"],
+    }
 
 
 def test_a_host_without_a_file_of_the_folder_is_refused(tmp_path: Path) -> None:
