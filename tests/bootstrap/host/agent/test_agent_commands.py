@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from standins.agent_process import Agent, Failed
 
 from bootstrap.console.wait import wait_until
-from bootstrap.host.agent.commands import received
+from bootstrap.host.agent import commands
 
 COMMANDS: dict[str, tuple[str, int, list[str]]] = {
     "lines": (r"printf 'a\nb\n'", 0, ["a", "b"]),
@@ -50,7 +51,6 @@ def test_run_does_not_mind_input_that_nobody_reads(agent: Agent) -> None:
 BACKGROUND = {
     "a silent one": "while [ -e ~/going ]; do sleep 0.1; done &",
     "a talkative one": "while [ -e ~/going ]; do sleep 0.001; echo still here; done &",
-    "one that never pauses": "yes still here &",
     "one that closed our pipe first": "exec >&- 2>&-; sleep 0.2;",
 }
 
@@ -64,6 +64,25 @@ def test_what_a_command_leaves_behind_does_not_hold_the_answer(
     assert answer["rc"] == 4
     (home / "going").unlink()
     assert answer["tail"][0] in ("started", "still here")
+
+
+def test_output_that_never_pauses_is_read_for_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of a background process that prints all the time."""
+    monkeypatch.setattr(commands, "send_event", lambda _: None)
+    monkeypatch.setattr(commands, "LINGER", 0.01)
+    until = time.monotonic() + 60
+
+    def some_bytes() -> bytes:
+        assert time.monotonic() < until
+        return b"still here\n"
+
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process:
+        process.wait()
+        watched = commands.Watched(process, 60.0)
+        monkeypatch.setattr(watched, "read_available", some_bytes)
+        assert watched.end().rc == 0
 
 
 ENDLESS = {
@@ -180,10 +199,10 @@ def test_processes_of_one_machine_download_one_after_the_other(home: Path) -> No
 
 
 def test_growth_is_reported_while_it_fetches_and_no_longer(agent: Agent) -> None:
-    before = received()
+    before = commands.received()
     _, events = agent.call("run", argv=["sleep", "1.3"], fetches=True)
     assert [list(e) for e in events] == [["grown", "received"]]
-    assert 0 <= events[0]["received"] <= received() - before
+    assert 0 <= events[0]["received"] <= commands.received() - before
     with pytest.raises(Failed, match="ENOENT"):
         agent.call("run", argv=["/not/there"], fetches=True)
     assert agent.call("run", argv=["sleep", "1.3"])[1] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -339,6 +340,20 @@ def test_a_spare_without_a_run_ends(attempts: Attempts) -> None:
     attempts.lay_out()
     attempts.kill_first()
     until(lambda: not attempts.spares())
+
+
+def test_a_socket_of_another_user_gets_neither_variables_nor_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Anybody may listen on the name of a spare."""
+    run, user = run_document(run_id=f"20261128-090000-{os.getpid()}"), os.geteuid()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(f"\0{stand_in.socket_name(run, 0)}")
+        other.listen()
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+        assert stand_in.outcome(run, 0) is None
+        with other.accept()[0] as asking:
+            assert asking.recv(1) == b""
 
 
 def test_a_library_with_a_thread_has_no_spare(attempts: Attempts) -> None:
