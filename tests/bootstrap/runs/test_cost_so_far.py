@@ -48,6 +48,9 @@ def test_the_cost_grows_with_the_time_of_the_records(seconds: float, text: str) 
 def test_an_unknown_price_is_named_in_the_line() -> None:
     text = CostSoFar(priced("eu-west-3")).at(at(7200))
     assert text.startswith(", at least 0.02 USD; unknown: price of g4dn.xlarge in eu-west-3")
+    prices = tuple(part for part in priced("eu-west-3").prices if part.usd is None)
+    alone = CostSoFar(replace(priced(), prices=prices)).at(at(7200))
+    assert "unknown: price of g4dn.xlarge in eu-west-3" in alone
 
 
 def test_hosts_without_a_price_have_no_cost() -> None:

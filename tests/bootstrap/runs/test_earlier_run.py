@@ -16,6 +16,7 @@ from standins.runs.run_documents import record_run, run_document, settings_of
 from bootstrap.errors import UsageError
 from bootstrap.inventory import local_state
 from bootstrap.runs.earlier_run import (
+    changed_data,
     changed_program,
     earlier_run,
     resumed_request,
@@ -27,6 +28,7 @@ from bootstrap.runs.request import RunRequest, program_of, read_request, record_
 from bootstrap.workflows.resume import with_retries
 from railhead.documents.codec import encode
 from railhead.documents.options.runs import ProgramOptions, StartOptions
+from railhead.documents.runs.run import RunData
 from railhead.documents.runs.run_record import RunRecord
 
 pytestmark = pytest.mark.usefixtures("remembered_checks")
@@ -193,6 +195,21 @@ def test_a_changed_script_is_reported(project: Path) -> None:
     again, _ = resumed_request(earlier_run("r1"), program())
     assert changed_program(earlier_run("r1"), again) == [
         "the program has changed since run r1: its present files are used"
+    ]
+
+
+def test_changed_data_is_reported_but_not_a_share_of_a_host(project: Path) -> None:
+    """Shares depend on the number of hosts; data of a bucket has no paths."""
+
+    def data(name: str, how: str, *paths: str) -> RunData:
+        return RunData(name, "here", how, "file", paths or None)
+
+    before = (data("same", "replicate", "/1", "/1"), data("other", "replicate", "/1", "/1"))
+    shares = (data("share", "shard", "/1", "/2"), data("bucket", "replicate"))
+    recorded(SCRIPT, data=(*before, *shares))
+    now = [before[0], data("other", "replicate", "/2"), data("share", "shard", "/3"), shares[1]]
+    assert changed_data(earlier_run("r1"), now) == [
+        "data other has changed since run r1: its present files are used"
     ]
 
 

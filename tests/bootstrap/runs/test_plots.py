@@ -71,7 +71,7 @@ RUNS: dict[str, tuple[list[Record], int, int]] = {
     ),
     "numbers that no picture holds": (
         [epoch(1, loss=1.0), epoch(2, loss=10**400), epoch(10**400, loss=1), epoch(3, loss=1e308)]
-        + [epoch(4, loss=-1e308), epoch(5, loss=0.5)],
+        + [epoch(4, loss=-1e308), epoch(1e308, loss=1), epoch(-1e308, loss=1), epoch(5, loss=0.5)],
         1,
         1,
     ),

@@ -62,6 +62,7 @@ def test_what_is_written_is_listed_and_read(place: Callable[[str], str]) -> None
     assert bytes(made.read_range("deep/large file", 255, 258)) == b"\xff\x00\x01"
     assert bytes(made.read_range("x", 2, 2)) == b""
     made.put("x", b"other")
+    assert bytes(made.read_range("x", 0, 5)) == b"other"
     assert made.items()[1].etag != listed[1].etag and made.items()[0] == listed[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -83,8 +84,6 @@ def test_any_python_of_a_host_will_do(home: Path, version: str) -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_peers_are_called_and_report_who_answers(agent: Agent, address: str) -> None:
-    import socket
-
     try:
         port = agent.call("listen", address=address)[0]["port"]
     except Failed:
@@ -107,3 +106,15 @@ def test_ports_are_free_and_different(agent: Agent) -> None:
     assert len(set(numbers)) == 50
     outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert outgoing < 30_000 or max(numbers) < outgoing, "an outgoing connection could take one"
+
+
+def test_the_first_free_port_of_a_range_is_found_also_of_a_single_one(agent: Agent) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        in_use, port = used.getsockname()[1], free.getsockname()[1]
+        free.close()
+        ranges = {(in_use, in_use): None, (port, port): port}
+        for (first, last), found in ranges.items():
+            assert agent.call("free_port", first=first, last=last)[0] == {"port": found}
+        higher = agent.call("free_port", first=in_use, last=in_use + 20)[0]["port"]
+        assert in_use < higher <= in_use + 20
