@@ -29,7 +29,9 @@ from railhead.documents.serving.endpoint import Deployed
 
 # Answers /healthz on the socket of its supervisor; crashes, hangs or refuses to start on demand.
 SERVER = """
-import http.server, json, os, socket, sys, threading
+import http.server, json, os, socket, sys, threading, time
+while os.path.exists("loading"):
+    time.sleep(0.01)
 if os.path.exists("broken"):
     print("the model is broken"); sys.exit(3)
 hung = threading.Event()
@@ -118,6 +120,22 @@ def test_a_server_that_hangs_is_replaced(endpoint: Endpoint) -> None:
             endpoint.get("/hang")
         wait_until(lambda: endpoint.state.get("restarts") == 1, 60, "a restart")
         endpoint.wait("ready")
+
+
+def test_a_server_that_loads_for_longer_than_a_hang_is_waited_for(endpoint: Endpoint) -> None:
+    endpoint.change("HUNG", "0.1")
+    (endpoint.folder / "loading").touch()
+    beats: set[float] = set()
+
+    def has_looked_again() -> bool:
+        beats.add(endpoint.state.get("heartbeat", 0.0))
+        return len(beats) > 3
+
+    with endpoint.runs():
+        wait_until(has_looked_again, 60, "the server is looked at while it loads")
+        (endpoint.folder / "loading").unlink()
+        wait_until(lambda: endpoint.state.get("state") == "ready", 60, "it serves")
+        assert endpoint.state["restarts"] == 0
 
 
 def test_crashes_that_are_long_past_do_not_count_and_the_log_starts_again(
