@@ -87,7 +87,7 @@ def _move_back(before: Before, inventory: Inventory, report: Reporter) -> None:
     now = datetime.now(timezone.utc)
     for name, deadline in base.cloud_of(inventory).deadlines().items():
         old = before.deadlines.get(name)
-        if not old or not old.at or not deadline.at or deadline.fixed or old.at <= now:
+        if not old or not old.at or not deadline.at or deadline.fixed:
             continue
         if old.at - deadline.at > SAME_TIME:
             hours = (old.at - now).total_seconds() / 3600

@@ -57,9 +57,10 @@ def states(inventory: Inventory) -> list[str]:
         (("stopped", "running"), (), ["stopped", "running"]),
         (("running", "stopped"), (0, 1), ["running", "stopped"]),
         (("gone", "running"), (), ["running", "running"]),
+        (("stopping", "running"), (0,), ["stopped", "running"]),
         (("running", "running"), (), ["running", "running"]),
     ],
-    ids=["was stopped", "ran", "created again", "as it was"],
+    ids=["was stopped", "ran", "created again", "was stopping", "as it was"],
 )
 def test_a_machine_is_stopped_or_runs_as_before(
     inventory: Inventory,

@@ -74,6 +74,8 @@ def test_machines_are_found_by_a_record_without_a_config_file(clone: Path) -> No
     assert ids() == []
     record()
     assert ids() == [own] and ids("another") == []
+    record(THEIRS, region=None)  # in each region, also there
+    assert ids() == [own]
 
 
 def test_a_search_without_a_place_or_without_credentials_is_no_evidence(

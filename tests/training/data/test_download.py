@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -73,6 +74,21 @@ def test_a_part_that_is_longer_than_its_file_is_read_again(tmp_path: Path) -> No
     assert (tmp_path / "b/x").read_bytes() == b"content"
     found = cache.download_all(made, made.items(), lambda text: None)
     assert [path.name for path in found.iterdir()] == ["x"]
+
+
+def test_the_part_of_another_version_is_not_continued(tmp_path: Path) -> None:
+    """Of a file without a hash the mixture would not be noticed."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/x").write_bytes(b"content")
+    made = Folder(tmp_path / "a")
+    (wanted,) = cache.wanted(made, made.items())
+    for etag in (wanted.etag, "another"):
+        begun = cache.Download(made, replace(wanted, etag=etag), tmp_path / etag).partial
+        begun.parent.mkdir(parents=True)
+        begun.write_bytes(b"CON")
+        cache.download(made, [wanted], tmp_path / etag, lambda text: None)
+    assert (tmp_path / wanted.etag / "x").read_bytes() == b"CONtent"
+    assert (tmp_path / "another/x").read_bytes() == b"content"
 
 
 def test_parts_are_disjoint_and_share_the_manifest(

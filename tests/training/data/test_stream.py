@@ -6,11 +6,13 @@ import fcntl
 import itertools
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -106,6 +108,17 @@ def test_a_reader_that_leaves_leaves_no_file_and_no_thread(
     reading.close()  # type: ignore[attr-defined]
     assert threading.active_count() == threads
     assert not list(stream.folder_in_memory().glob(f"{os.getpid()}-*"))
+
+
+@pytest.mark.parametrize(
+    ("free", "in_memory"), [(3 * stream.BUDGET, True), (3 * stream.BUDGET - 1, False)]
+)
+def test_files_are_in_memory_where_it_holds_those_of_three_splits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, in_memory: bool
+) -> None:
+    monkeypatch.setattr(stream, "MEMORY", tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert (stream.place() == tmp_path) == in_memory
 
 
 def test_a_new_folder_is_not_taken_for_that_of_a_killed_process(

@@ -243,8 +243,10 @@ def test_what_is_not_a_piece_is_refused(chief: Chief, content: bytes) -> None:
 def test_objects_with_other_names_are_ignored(chief: Chief) -> None:
     for name in ("rank-0.../../x", "rank-0.1", "rank-0.0000.0000", "rank-0.9999", "rank-00.0000"):
         chief.store.content[f"runs/r1/live-logs/{name}"] = packed(Piece(0, 1.0), b"no")
-    chief.store.content["runs/r1/live-logs/rank-0.0000"] = packed(Piece(0, 1.0), b"yes\n")
-    assert chief.read().text == "yes\n"
+    for number, piece, data in ((0, Piece(4, 60.0), b"no\n"), (1, Piece(0, 120.0), b"yes\n")):
+        chief.store.content[f"runs/r1/live-logs/rank-0.{number:04d}"] = packed(piece, data)
+    log = chief.read()
+    assert log.text == "yes\nno\n" and "the log until 1970-01-01 00:02:00 UTC" in log.source
 
 
 # --- fab logs
