@@ -15,7 +15,7 @@ Record = dict[str, Any]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def epoch(number: int, **values: Any) -> Record:
+def epoch(number: float, **values: Any) -> Record:
     return {"kind": "epoch", "epoch": number, "epochs": 5, **values}
 
 

@@ -171,9 +171,10 @@ def members(debian: HostFacts, new: str) -> tuple[ConnectedCluster, dict[str, Me
 
 def addresses(host: Member) -> list[tuple[str, str]] | None:
     """The hosts in the document of all hosts."""
-    text = host.files.get(WHOLE)
-    document = decode(RunDocument, json.loads(text)) if text else None
-    return document and [(one.name, one.peer_address) for one in document.hosts]
+    if (text := host.files.get(WHOLE)) is None:
+        return None
+    document = decode(RunDocument, json.loads(text))
+    return [(one.name, one.peer_address) for one in document.hosts]
 
 
 REQUEST: Any = SimpleNamespace(bundle=SimpleNamespace(files=()))
