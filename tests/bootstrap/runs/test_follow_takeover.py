@@ -56,14 +56,14 @@ def test_a_run_is_followed_to_its_standby_only_from_a_chief_without_the_lease(
 def test_on_the_next_chief_what_it_has_already_is_not_shown_again(
     printed: list[str], offsets: tuple[int, int]
 ) -> None:
-    """The bytes of its metrics and of its log, in the order in which they are asked for."""
-    asked: list[Any] = []
+    """The bytes of its metrics and of its log, in the order in which they are read."""
+    requests: list[Any] = []
 
     def run(argv: list[str], cwd: str) -> Any:
-        asked.append((argv[-2:], cwd))
+        requests.append((argv[-2:], cwd))
         return SimpleNamespace(tail=printed)
 
     state, chief = follow.FollowState(1, 2), SimpleNamespace(run=run)
     state.skip_to_end(cast(Any, chief), Run("r1", Path("/results")))
     assert (state.offset, state.log_offset) == offsets
-    assert asked == [(["results/metrics.jsonl", "logs/rank-0.log"], "~/.railhead/runs/r1")]
+    assert requests == [(["results/metrics.jsonl", "logs/rank-0.log"], "~/.railhead/runs/r1")]
