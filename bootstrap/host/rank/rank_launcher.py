@@ -16,6 +16,7 @@ from ..base import sockets  # here: after a script has run, our modules cannot b
 
 # By this JAX knows mpirun, whose other variables it then reads. Open MPI 5 does not set it.
 OF_MPIRUN = "OMPI_MCA_orte_hnp_uri"
+THREADS = "OMP_NUM_THREADS"
 PAUSE = 0.2  # seconds
 FOR_EVER = 10 * 365 * 86_400_000  # ms: mpirun ends the ranks if one of them fails
 
@@ -64,7 +65,16 @@ def of_torch(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "KERAS_BACKEND": "torch",
         **interface,
+        **threads_of(run, host.slots),
     }
+
+
+def threads_of(run: RunDocument, slots: int) -> dict[str, str]:
+    """For each of several ranks on a host its share of the cores: each would start a thread for
+    every core. torchrun sets one thread. What the host or --env sets stays."""
+    if slots < 2 or THREADS in os.environ or THREADS in run.env:
+        return {}
+    return {THREADS: str(max(1, len(os.sched_getaffinity(0)) // slots))}
 
 
 def without_proxy(run: RunDocument, environment: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ import importlib
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ TORCH = {"MASTER_ADDR": "10.0.1.1", "MASTER_PORT": "23001", "KERAS_BACKEND": "to
 # What torchrun of torch 2.10.0 sets beside it; tests/e2e/torch_launcher.py runs it.
 TORCH |= {"ROLE_NAME": "default", "TORCHELASTIC_RUN_ID": "r", "GROUP_WORLD_SIZE": "2"}
 TORCH |= {"TORCHELASTIC_USE_AGENT_STORE": "False"}  # torch.distributed.rendezvous: rank 0 serves it
+SHARED = {"OMP_NUM_THREADS": "4"}  # of two ranks on a host of eight cores
 PRESENT = (HOSTS[0], RunHost("h2", "10.0.1.2", None, 0), RunHost("h3", "10.0.1.3", None, 1))
 CASES: dict[str, tuple[str, tuple[RunHost, ...], str, int, dict[str, str]]] = {
     "jax": ("jax", HOSTS, "10.0.1.1:23001", 3, JAX),
@@ -38,13 +40,15 @@ CASES: dict[str, tuple[str, tuple[RunHost, ...], str, int, dict[str, str]]] = {
         TORCH
         | {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
         | {"ROLE_RANK": "1", "ROLE_WORLD_SIZE": "4", "GROUP_RANK": "0"}
-        | {"GLOO_SOCKET_IFNAME": "ens5"},
+        | {"GLOO_SOCKET_IFNAME": "ens5"}
+        | SHARED,
     ),
     "torch on the second host": (
         *("torch", HOSTS, "10.0.1.1:23001", 2),
         TORCH
         | {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
-        | {"ROLE_RANK": "2", "ROLE_WORLD_SIZE": "4", "GROUP_RANK": "1"},
+        | {"ROLE_RANK": "2", "ROLE_WORLD_SIZE": "4", "GROUP_RANK": "1"}
+        | SHARED,
     ),
     "torch on the third host, an elastic run is without the second": (
         *("torch", PRESENT, "10.0.1.1:23001", 2),
@@ -72,13 +76,35 @@ def run_of(launcher: str, hosts: tuple[RunHost, ...], coordinator: str | None) -
     ("launcher", "hosts", "coordinator", "rank", "variables"), CASES.values(), ids=CASES
 )
 def test_a_rank_gets_the_variables_of_its_launcher(
+    monkeypatch: pytest.MonkeyPatch,
     launcher: str,
     hosts: tuple[RunHost, ...],
     coordinator: str,
     rank: int,
     variables: dict[str, str],
 ) -> None:
+    eight_cores(monkeypatch)
     assert rank_launcher.variables(run_of(launcher, hosts, coordinator), rank) == variables
+
+
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8))
+    monkeypatch.delenv(rank_launcher.THREADS, raising=False)
+
+
+def test_the_threads_that_the_host_or_the_user_sets_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    eight_cores(monkeypatch)
+    run = run_of("torch", HOSTS, "10.0.1.1:23001")
+    with_env = replace(run, env={rank_launcher.THREADS: "1"})
+    assert rank_launcher.THREADS not in rank_launcher.variables(with_env, 1)
+    monkeypatch.setenv(rank_launcher.THREADS, "3")
+    assert rank_launcher.THREADS not in rank_launcher.variables(run, 1)
+
+
+def test_ranks_of_more_slots_than_cores_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    eight_cores(monkeypatch)
+    run = run_of("torch", (RunHost("h1", "10.0.1.1", None, 9),), "10.0.1.1:23001")
+    assert rank_launcher.variables(run, 8)[rank_launcher.THREADS] == "1"
 
 
 def test_what_mpirun_has_set_for_jax_stays(monkeypatch: pytest.MonkeyPatch) -> None:
