@@ -33,6 +33,7 @@ from bootstrap.ssh.connect import Sessions
 from bootstrap.ssh.local_session import local_session
 from bootstrap.ssh.session import ConnectionLost, Session
 from railhead.documents.agent.files import TextFile, Write
+from railhead.documents.agent.runs import MakeTemporary
 from railhead.documents.runs.run import RunHost
 
 PYTHON = "python3"
