@@ -324,8 +324,8 @@ def test_what_is_not_finite_is_an_output(opened: Opened, model: ServedModel) -> 
 def test_an_answer_of_any_size_is_not_read(
     opened: Opened, model: ServedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rest, "MOST_ANSWER", 100)
-    model.answer = b" " * 100_000
+    monkeypatch.setattr(rest, "MOST_ANSWER", 3 * rest.PIECE)
+    model.answer = b" " * (4 * rest.PIECE)  # no piece of it is too long
     with pytest.raises(Hostile, match="an answer of more than"):
         _ = opened.of(model).version
 

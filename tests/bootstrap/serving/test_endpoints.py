@@ -234,6 +234,33 @@ def test_all_data_of_a_run_reaches_the_client_that_predicts_its_samples(tmp_path
     assert argv == ["--samples", "7", "--data", "train=/h1/train", "--data", "test=~/test"]
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"), [(1, RailheadError), (2, UsageError), (-9, RailheadError)]
+)
+def test_what_the_client_refuses_is_an_error_of_use(code: int, kind: type[RailheadError]) -> None:
+    session = SimpleNamespace(run=lambda *_, **__: CommandResult(code, ("a", "\x1b[2Jwhy")))
+    place: Any = SimpleNamespace(session=session, absolute=lambda path: path, keras_home=dict)
+    deployed, environment = Deployed("m", "c", "h1", 8501, None), Environment("p", "a", "c", "l")
+    with pytest.raises(RailheadError, match="^a\nwhy$") as caught:
+        predict_samples(place, deployed, environment, 7, {})
+    assert type(caught.value) is kind
+
+
+def test_the_record_of_a_cluster_stays_when_one_of_its_hosts_gets_an_endpoint() -> None:
+    whole = Inventory("c", (Host("h1", "a"), Host("h2", "b")))
+    for inventory in (whole, whole.only(["h2"]), Inventory("d", (Host("h3", "c"),))):
+        records.record_cluster(inventory)
+    assert [local_state.load_cluster(name).names for name in "cd"] == [("h1", "h2"), ("h3",)]
+
+
+def test_the_model_of_a_run_that_evaluates_is_that_of_the_other_run(tmp_path: Path) -> None:
+    record_run(tmp_path / "r0", run_document(run_id="r0"))
+    record_run(tmp_path / "r1", run_document(evaluates="r0"))
+    for trusted in (False, True):
+        source = source_of(None, None, Inventory("c", (Host("h1", "a"),)), trusted=trusted)
+        assert (source.run_id, source.trusted) == ("r0", trusted)
+
+
 def test_an_endpoint_of_a_cluster_that_is_gone_is_forgotten(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -414,15 +441,21 @@ def test_an_endpoint_that_has_ended_is_forgotten_though_its_port_is_that_of_anot
     endpoint = Deployed("m", "c", "h1", 8501, None)
     records.save(endpoint)
     replies = {EndRun: Swept(0, ()), FindPort: FoundPort(None)}
-    removed = list[str]()
+    removed, commands = list[str](), list[str]()
+
+    def run(argv: list[str]) -> CommandResult:
+        commands.append(argv[-1])
+        return CommandResult(0, ())
+
     session: Any = SimpleNamespace(
         read=lambda path, **_: None,
         call=lambda request: replies[type(request)],
-        run=lambda argv: CommandResult(0, ()),
+        run=run,
         remove=removed.append,
     )
     undeploying.undeploy(place(session), endpoint)
     assert records.find("m") is None and removed == [endpoint.folder]
+    assert [".railhead/models" in one for one in commands] == [True], "nobody needs its model"
 
 
 def test_without_hosts_only_recorded_endpoints_are_known() -> None:

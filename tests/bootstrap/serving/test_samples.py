@@ -52,6 +52,17 @@ def test_a_file_gives_one_sample(name: str, content: bytes, tmp_path: Path) -> N
 def test_bytes_of_an_array_are_pixels(tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(numpy_bytes(np.full((3, 2, 2), 255, np.uint8)))
     assert samples.rows_of_file(tmp_path / "x.npy", GREY) == [[[1.0, 1.0]] * 2] * 3
+    for kind, value in (("bfloat16", 1.0), ("uint8", 255), ("int32", 255)):
+        pixels = rest.Signature({"x": Tensor(kind, (None, 2, 2))}, {})
+        assert samples.rows_of_file(tmp_path / "x.npy", pixels)[0][0] == [value, value]
+
+
+def test_a_row_of_numbers_is_not_taken_for_several_samples_of_one_number() -> None:
+    one = Tensor("float32", (None, 1))
+    assert samples.shaped([7.0], one, "x").tolist() == [[7.0]]
+    assert samples.shaped([[7.0], [8.0]], one, "x").tolist() == [[7.0], [8.0]]
+    with pytest.raises(UsageError, match=r"expected the shape \[-1, 1\], got \[2\]"):
+        samples.shaped([7.0, 8.0], one, "x")
 
 
 @pytest.mark.parametrize(

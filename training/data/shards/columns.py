@@ -55,7 +55,7 @@ class Shard:
 
     def end(self, record: int) -> int:
         """A byte that is not before the end of the records below `record`."""
-        if record >= self.records or not self.every:
+        if not self.every:
             return self.bytes
         known = -(-record // self.every)
         return self.offsets[known - 1] if 0 < known <= len(self.offsets) else self.bytes

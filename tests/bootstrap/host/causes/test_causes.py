@@ -286,6 +286,10 @@ SERVICES = {
     "a preempted machine of Google Cloud": ({GOOGLE: "TRUE"}, True),
     "another one": ({GOOGLE: "FALSE"}, False),
     "a spot instance with a notice": ({preempted.TOKEN[0]: "key", AMAZON: ACTION}, True),
+    "one that will hibernate": (
+        {preempted.TOKEN[0]: "key", AMAZON: ACTION.replace("terminate", "hibernate")},
+        True,
+    ),
     "another instance": ({preempted.TOKEN[0]: "key"}, False),
     "something else": ({preempted.TOKEN[0]: "key", AMAZON: "[" * 5000}, False),
     "nothing": ({}, False),

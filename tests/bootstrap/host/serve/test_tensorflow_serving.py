@@ -27,6 +27,7 @@ from standins.supervised_endpoint import SupervisedEndpoint
 
 from bootstrap.cli import serving_tasks
 from bootstrap.cli.running import Exit
+from bootstrap.host.serve import tensorflow_serving as own_server
 from bootstrap.host.serve.endpoint import health_of
 from bootstrap.provision.local_environment import RUNTIME, environment_folder
 from bootstrap.serving import tensorflow_serving
@@ -266,3 +267,9 @@ def test_deploy_refuses_what_the_program_cannot_serve(
     assert "'triton' is not one of railhead, tensorflow-serving" in refusal(
         server="triton", model="one"
     )
+
+
+def test_samples_wait_for_others_as_long_as_the_option_says() -> None:
+    """The option is in milliseconds, the parameter in microseconds."""
+    lines = own_server.batching(32, 2.5).splitlines()
+    assert lines[:2] == ["max_batch_size { value: 32 }", "batch_timeout_micros { value: 2500 }"]

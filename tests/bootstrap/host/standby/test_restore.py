@@ -114,6 +114,20 @@ def test_a_run_that_is_not_restored_replaces_no_checkpoint_in_the_bucket(
     assert store.get("not-restored", "runs/r1/checkpoints/manifest.json") != listed
 
 
+def test_names_that_lead_out_of_the_folder_are_not_restored(store: Store, tmp_path: Path) -> None:
+    """What the bucket has may be of a chief that others have taken."""
+    store.make_bucket("hostile")
+    files = dict.fromkeys(("../../../outside", "metrics.jsonl"), 3)
+    logs: dict[str, Any] = {"../../../outside": {"number": 0}, "rank-0": {"number": 0}}
+    index = json.dumps({"files": files, "logs": logs})
+    store.put("hostile", "runs/r1/live.json", index.encode())
+    store.put("hostile", f"runs/r1/{live_upload.piece_of('metrics.jsonl', 0)}", b"{}\n")
+    second = folder_of(tmp_path / "second/r1", 2)
+    restore(upload.destination(store.uri("hostile", "runs/r1")), str(second), 2)
+    assert (second / "results/metrics.jsonl").read_bytes() == b"{}\n"
+    assert (second / "logs/rank-0.log").exists() and not [*tmp_path.rglob("outside*")]
+
+
 def test_a_run_comes_back_as_it_was_uploaded_and_its_uploads_continue(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from standins import programs
 from standins.runs.run_documents import run_json
 from standins.stores.object_stores import S3
 
+from bootstrap.host.attempts.run_state import State
 from bootstrap.host.base import json_file
 from bootstrap.host.base import programs as archive
 from bootstrap.host.lease.terms import Terms, claim_of
@@ -196,3 +197,11 @@ def test_a_standby_frees_its_reserved_space_to_begin_its_term(standby: Standby) 
     reserve = Path(program.RUN, "reserve")
     reserve.write_bytes(b"1")
     assert standby.begin_term() and not reserve.exists()
+
+
+def test_the_run_has_lasted_as_long_as_on_the_chief_that_was_lost(tmp_path: Path) -> None:
+    """Its time-limit, its cost and its result count both."""
+    started = "2026-11-22T10:22:43Z"
+    held.begin(str(tmp_path), Term(2, "h2", "mark", seconds=3600.0, started=started), held.now())
+    state = State(str(tmp_path))
+    assert 3600.0 < state.run_seconds < 7000.0 and state.document.started == started
