@@ -41,17 +41,17 @@ def address(end: datetime | None, start: datetime = T0) -> Existence:
     return Existence("address", price("0.005"), start, end)
 
 
-def usd(found: Bill) -> list[str]:
-    return [str(cents(line.amount.low)) for line in found.lines]
+def usd(printed: Bill) -> list[str]:
+    return [str(cents(line.amount.low)) for line in printed.lines]
 
 
 def test_on_demand() -> None:
     """Two machines for 5 h 30 min: 2 x 5.5 x 0.526; 100 GB x 0.08 / 730 x 5.5; 5.5 x 0.005."""
     end = after(hours=5.5)
     each = [machine("h", price("0.526"), T0, end), disk(100, end), address(end)]
-    found = bill([*each, *each], after(hours=9))
-    assert usd(found) == ["2.89", "0.06", "0.03"] * 2
-    assert str(found.total) == "5.96 USD"  # 5.786 + 0.12055 + 0.055
+    total = bill([*each, *each], after(hours=9))
+    assert usd(total) == ["2.89", "0.06", "0.03"] * 2
+    assert str(total.total) == "5.96 USD"  # 5.786 + 0.12055 + 0.055
 
 
 def test_spot_that_was_taken_twice() -> None:
@@ -81,9 +81,9 @@ def test_stopped_overnight() -> None:
     """2 h, then 14 h stopped, then 3 h: 5 x 0.526, and the disk for 19 h. The address is there
     only while the machine runs."""
     runs = [(T0, after(hours=2)), (after(hours=16), after(hours=19))]
-    machines = [machine("h", price("0.526"), *one) for one in runs]
-    found = bill([*machines, disk(100, None), *(address(e, s) for s, e in runs)], after(hours=19))
-    assert str(found.total) == "2.86 USD"  # 2.63 + 0.208219 + 0.025
+    machines = [machine("h", price("0.526"), *times) for times in runs]
+    total = bill([*machines, disk(100, None), *(address(e, s) for s, e in runs)], after(hours=19))
+    assert str(total.total) == "2.86 USD"  # 2.63 + 0.208219 + 0.025
 
 
 def test_an_endpoint_that_still_runs() -> None:
@@ -107,14 +107,14 @@ def test_a_sweep() -> None:
 def test_an_up_that_failed() -> None:
     """One machine for 20 seconds, which is billed as a minute, and disks that were left for 3 days:
     0.526 / 60 + 2 x 100 x 0.08 x 72 / 730."""
-    left = [machine("h", price("0.526"), T0, after(seconds=20)), disk(200, None)]
-    assert usd(bill(left, after(days=3))) == ["0.01", "1.58"]
+    remains = [machine("h", price("0.526"), T0, after(seconds=20)), disk(200, None)]
+    assert usd(bill(remains, after(days=3))) == ["0.01", "1.58"]
 
 
 def test_an_unknown_price_spreads_to_the_sum() -> None:
     known, unknown = (machine("h", rate, T0, after(hours=2)) for rate in (price("1.56"), G4DN))
-    found = bill([known, unknown, unknown], T0).total
-    assert str(found) == f"at least 3.12 USD; unknown: {G4DN.what}" and found.exact is None
+    total = bill([known, unknown, unknown], T0).total
+    assert str(total) == f"at least 3.12 USD; unknown: {G4DN.what}" and total.exact is None
     assert str(bill([unknown], T0).total) == f"unknown: {G4DN.what}"
 
 
@@ -125,8 +125,8 @@ def test_nothing_of_an_unknown_price_costs_nothing() -> None:
 def test_a_clock_that_differs_from_the_clouds_makes_no_negative_bill() -> None:
     """The cloud says that they started 5 minutes from now: the minute of a machine, no disk."""
     start = after(minutes=5)
-    found = bill([machine("h", price("60"), start, None), disk(1000, None, start)], T0)
-    assert usd(found) == ["1.00", "0.00"]
+    total = bill([machine("h", price("60"), start, None), disk(1000, None, start)], T0)
+    assert usd(total) == ["1.00", "0.00"]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_the_hours_of_a_budget(
     budget: str, per_hour: Amount, spent: Amount, hours: str | None
 ) -> None:
     """At the higher price of a range, which may be the right one."""
-    found = hours_for(Decimal(budget), per_hour, spent)
-    assert found == (None if hours is None else Decimal(hours))
+    affordable = hours_for(Decimal(budget), per_hour, spent)
+    assert affordable == (None if hours is None else Decimal(hours))
 
 
 def test_a_price_says_its_day_and_source() -> None:

@@ -65,7 +65,9 @@ def test_two_dated_sources_say_the_same(second: dict[str, str]) -> None:
 
 
 def test_every_machine_of_a_default_region_has_two_sources() -> None:
-    second = {(one["cloud"], one["region"], one["item"]) for one in second_readings()}
+    second = {
+        (reading["cloud"], reading["region"], reading["item"]) for reading in second_readings()
+    }
     alone = {
         (cloud, row.item)
         for cloud in CLOUDS
@@ -140,7 +142,7 @@ def test_every_source_has_a_licence_and_an_address() -> None:
     used = {row.source for cloud in CLOUDS for row in shipped(cloud).rows}
     assert used == {source["name"] for source in sources().values()}
     assert all(
-        one["licence"] and one["address"].startswith("https://") for one in sources().values()
+        entry["licence"] and entry["address"].startswith("https://") for entry in sources().values()
     )
 
 
@@ -188,11 +190,11 @@ def test_prices_of_machines(
 
 def test_a_price_comes_back_from_the_cluster_document() -> None:
     """With a range, and with an unknown price and why."""
-    for wanted in (
+    for price in (
         HostSpec("aws", "us-east-1", "g4dn.xlarge", spot=True, disk=DiskSpec(250)),
         HostSpec("aws", "eu-west-3", "g4dn.xlarge"),
     ):
-        parts = host.parts_of(wanted, shipped("aws"))
+        parts = host.parts_of(price, shipped("aws"))
         assert host.read(host.documented(parts, 3), 3) == parts
 
 

@@ -30,15 +30,16 @@ def test_dry_prints_the_plan_of_a_task_that_has_one(tmp_path: Path, home: Path, 
         forked_fab(tmp_path, *args.split(), "--hosts", CLOSED)
         for args in (f"--dry {task}", f"{task} --dry", "plan")
     ]
-    assert {(one.returncode, one.stdout) for one in process} == {(4, process[2].stdout)}
-    reasons = [one.stderr.partition(": ")[2] for one in process]
+    assert {(done.returncode, done.stdout) for done in process} == {(4, process[2].stdout)}
+    reasons = [done.stderr.partition(": ")[2] for done in process]
     assert "cannot be reached" in reasons[0] and {*reasons} == {reasons[2]}
 
 
 def tasks_without_a_plan() -> dict[str, list[str]]:
     """By name the values of their arguments without a name."""
     named = {
-        name: ["x" for one in task.options() if one.rule.positional] for name, task in TASKS.items()
+        name: ["x" for option in task.options() if option.rule.positional]
+        for name, task in TASKS.items()
     }
     return {name: named[name] for name in sorted({*named} - {"bootstrap", "plan", "train"})}
 
@@ -61,7 +62,7 @@ def test_help_shows_each_task_and_each_option(tmp_path: Path) -> None:
     listed = json.loads(forked_fab(tmp_path, "--list", "--list-format", "json").stdout)
     assert {task["name"] for task in listed["tasks"]} == {*TASKS}
     assert {word for task in TASKS.values() for word in task.typed.split()} <= words
-    assert {f"--{one.flag}" for one in CORE} <= words
+    assert {f"--{option.flag}" for option in CORE} <= words
     assert max(map(len, process.stdout.splitlines())) <= 100
 
 

@@ -22,12 +22,12 @@ from bootstrap.ssh.host_keys import UnknownHostKey
 
 def every(kind: type[RailheadError]) -> Iterator[type[RailheadError]]:
     yield kind
-    for one in kind.__subclasses__():
-        yield from every(one)
+    for subclass in kind.__subclasses__():
+        yield from every(subclass)
 
 
 def test_each_error_has_one_of_the_declared_codes() -> None:
-    assert {one.code for one in every(RailheadError)} == {*EXIT_CODES} - {errors.DONE}
+    assert {error.code for error in every(RailheadError)} == {*EXIT_CODES} - {errors.DONE}
     assert {StockOut.code, power.NoRoom.code} == {errors.NOT_REACHED}
 
 
@@ -85,7 +85,7 @@ def test_requirements_are_checked_before_a_host_is_contacted(
     if text is not None:
         file.write_text(text)
     if not message:
-        lines = [one for one in file.read_text().splitlines() if not one.startswith("#")]
+        lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
         assert read_requirements(file).text.splitlines() == lines
         return
     done = forked_fab(tmp_path, *task.split(), "--requirements", "r.txt", "--hosts", "127.0.0.1:9")

@@ -30,9 +30,9 @@ CASES = [
 
 def understood(line: str) -> None:
     """Read a command line. Exit: it was refused, or it was for help."""
-    own, _, after = line.partition(" -- ")
+    before, _, after = line.partition(" -- ")
     with contextlib.redirect_stdout(io.StringIO()):
-        program._understood(shlex.split(own), shlex.split(after), TASKS)
+        program._understood(shlex.split(before), shlex.split(after), TASKS)
 
 
 def answered(line: str) -> str:
@@ -53,13 +53,13 @@ def works(line: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("typed", "wanted"), CASES)
-def test_a_habit_is_answered_with_a_line_that_works(typed: str, wanted: str) -> None:
-    if not wanted:
+@pytest.mark.parametrize(("typed", "answer"), CASES)
+def test_a_habit_is_answered_with_a_line_that_works(typed: str, answer: str) -> None:
+    if not answer:
         assert works(typed)
         return
-    assert answered(typed) == wanted
-    assert works(wanted)
+    assert answered(typed) == answer
+    assert works(answer)
 
 
 def test_the_program_refuses_what_a_habit_answers() -> None:
@@ -91,14 +91,14 @@ def test_no_slip_is_answered_with_a_task_that_starts_or_ends_machines() -> None:
     of_machines = {name for name, task in TASKS.items() if task.group == CLOUD}
     assert {*answers.MACHINES} == of_machines - {"doctor", "leaks", "price"}
     for name in answers.MACHINES:
-        slips = {name[:at] + name[at + 1 :] for at in range(len(name))}
-        slips |= {name[:at] + "x" + name[at:] for at in range(len(name) + 1)}
+        slips = {name[:index] + name[index + 1 :] for index in range(len(name))}
+        slips |= {name[:index] + "x" + name[index:] for index in range(len(name) + 1)}
         for slip in slips - {*TASKS}:
             assert answers.slip(slip, TASKS) not in answers.MACHINES
 
 
 def test_a_job_is_not_taken_for_a_host() -> None:
     words = ["train", "--hosts", "a", "digits"]
-    found = answers.answer(words, TASKS)
-    assert found and found.next == "train --hosts a,digits"
+    reply = answers.answer(words, TASKS)
+    assert reply and reply.next == "train --hosts a,digits"
     assert answers.answer(words, TASKS, is_job=lambda name: name == "digits") is None

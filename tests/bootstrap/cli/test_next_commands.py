@@ -46,8 +46,8 @@ COMPLETED = {
 }
 
 
-def aimed(hint: Hint, given: Mapping[str, str | None]) -> str:
-    return str(hint.completed(partial(running._aimed, options=given, tasks=TASKS)))
+def aimed(hint: Hint, options: Mapping[str, str | None]) -> str:
+    return str(hint.completed(partial(running._aimed, options=options, tasks=TASKS)))
 
 
 @pytest.mark.parametrize("text", COMPLETED)
@@ -72,10 +72,10 @@ def test_a_command_is_typed_as_a_shell_reads_it() -> None:
     assert str(command) == "fab fetch '$(x)' --run 'a b' --args='--epochs 3' --hours 0"
 
 
-def hint_of_command(monkeypatch: pytest.MonkeyPatch, **given: str) -> str:
+def hint_of_command(monkeypatch: pytest.MonkeyPatch, **options: str) -> str:
     """The hint `fab stop` of a failed command with these options."""
     monkeypatch.setattr(running.RUNNING, "tasks", TASKS)
-    return str(running._with_target(Hint(Command("stop")), given))
+    return str(running._with_target(Hint(Command("stop")), options))
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def wrong_commands(text: str) -> Iterator[str]:
         match node:
             case ast.Call(func=ast.Name(id="Command"), args=[ast.Constant(value=name), *values]):
                 task = TASKS[str(name).replace(" ", "-")]
-                known = {parameter(one) for one in task.options()}
-                positional = [one for one in task.options() if one.rule.positional]
+                known = {parameter(option) for option in task.options()}
+                positional = [option for option in task.options() if option.rule.positional]
                 most = len(positional) + bool(task.first)
                 # With `**target` it needs an option that names hosts.
-                given = {word.arg for word in node.keywords if word.arg}
+                named = {word.arg for word in node.keywords if word.arg}
                 aimed = known & {"hosts", "stack"} or all(word.arg for word in node.keywords)
-                if not (given <= known and aimed and len(values) <= most):
+                if not (named <= known and aimed and len(values) <= most):
                     yield ast.unparse(node)
             case ast.Call(func=ast.Name(id="Command")):
                 yield ast.unparse(node)
@@ -138,7 +138,7 @@ OF_ANY_TASK = {
 
 def test_the_commands_of_hints_exist() -> None:
     wrong = {name: [*wrong_commands((ROOT / name).read_text())] for name in files()}
-    assert {name: found for name, found in wrong.items() if found} == OF_ANY_TASK
+    assert {name: commands for name, commands in wrong.items() if commands} == OF_ANY_TASK
 
 
 def test_a_wrong_command_is_found() -> None:
@@ -154,9 +154,9 @@ def test_a_command_is_a_value_and_no_text() -> None:
     names = "|".join([*TASKS, "data (push|list|shard)"])
     typed = re.compile(rf"\bfab ({names})\b")
     for name in {*files()} - {"cli/generate.py"}:
-        found, prose = [t for t in texts_of(ROOT / name) if typed.search(t)], PROSE.get(name, [])
-        assert len(found) == len(prose), (name, found)
-        assert all(map(str.startswith, found, prose)), (name, found)
+        texts, prose = [t for t in texts_of(ROOT / name) if typed.search(t)], PROSE.get(name, [])
+        assert len(texts) == len(prose), (name, texts)
+        assert all(map(str.startswith, texts, prose)), (name, texts)
 
 
 def texts_of(path: Path) -> list[str]:

@@ -73,8 +73,10 @@ def test_a_mirror_that_is_no_url_is_refused(url: str, monkeypatch: pytest.Monkey
 def test_values_need_no_names_and_options_any_order(
     words: str, task: str, understood: dict[str, object]
 ) -> None:
-    own, _, after = words.partition(" -- ")
-    line = read(*with_name(own.split(), TASKS), TASKS, [after] if "'" in after else after.split())
+    before, _, after = words.partition(" -- ")
+    line = read(
+        *with_name(before.split(), TASKS), TASKS, [after] if "'" in after else after.split()
+    )
     assert line.task is TASKS[task]
     assert {name: text for name, text in line.texts.items() if text} == understood
 
@@ -117,5 +119,5 @@ def test_hosts_are_refused_where_a_task_takes_none() -> None:
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_the_option_of_a_first_argument_exists(task: Task) -> None:
-    assert {*task.first} <= {one.flag for one in task.options()}
+    assert {*task.first} <= {option.flag for option in task.options()}
     assert task.group in GROUPS

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,8 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from railhead.documents.runs.run_record import RunRecord
 
+MINE = "from fabric import task\n@task\ndef mine(c):\n    print('theirs')\n"
+
 
 def test_our_tasks_are_there_in_the_folder_of_a_project(tmp_path: Path) -> None:
     process = forked_fab(tmp_path, "train", "--hosts", "a", "--preset", "smok")
@@ -23,8 +23,7 @@ def test_our_tasks_are_there_in_the_folder_of_a_project(tmp_path: Path) -> None:
 
 
 def test_a_fabfile_of_the_project_comes_first(tmp_path: Path) -> None:
-    text = "from fabric import task\n@task\ndef mine(c):\n    print('theirs')\n"
-    (tmp_path / "fabfile.py").write_text(text)
+    (tmp_path / "fabfile.py").write_text(MINE)
     (tmp_path / "sub").mkdir()
     for folder in (tmp_path, tmp_path / "sub"):
         assert forked_fab(folder, "mine").stdout == "theirs\n"
@@ -32,18 +31,20 @@ def test_a_fabfile_of_the_project_comes_first(tmp_path: Path) -> None:
     assert "unknown preset" in forked_fab(tmp_path, "-r", clone, "train", "--preset", "smok").stderr
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_a_fabfile_among_fetched_results_is_not_run(tmp_path: Path, own: bool) -> None:
+@pytest.mark.parametrize("has_fabfile", [False, True])
+def test_a_fabfile_among_fetched_results_is_not_run(tmp_path: Path, has_fabfile: bool) -> None:
     """A host has written it."""
     inside = tmp_path / "results/20261123-064512-0a1b2c/work/src"
     inside.mkdir(parents=True)
     for folder in (inside, inside.parent, inside.parents[1]):
         (folder / "fabfile.py").write_text("open('ran', 'w')\n")
-    if own:
-        text = "from fabric import task\n@task\ndef mine(c):\n    print('theirs')\n"
-        (tmp_path / "fabfile.py").write_text(text)
+    if has_fabfile:
+        (tmp_path / "fabfile.py").write_text(MINE)
     process = forked_fab(inside, "--list")
-    assert ("  mine" in process.stdout, "  train " in process.stdout) == (own, not own)
+    assert ("  mine" in process.stdout, "  train " in process.stdout) == (
+        has_fabfile,
+        not has_fabfile,
+    )
     assert not (inside / "ran").exists()
 
 
@@ -84,7 +85,7 @@ def test_the_debug_log_is_without_the_configuration_of_fabric(tmp_path: Path, ho
     """It may have passwords; a fabfile of the project has the debug log of Invoke."""
     (home / ".fabric.yaml").write_text("connect_kwargs: {password: hunter2}\n")
     assert "hunter2" not in forked_fab(tmp_path, "--debug", "status").stderr
-    (tmp_path / "fabfile.py").write_text("from fabric import task\n@task\ndef mine(c): ...\n")
+    (tmp_path / "fabfile.py").write_text(MINE)
     assert "invoke" in forked_fab(tmp_path, "--debug", "mine").stderr
 
 
@@ -121,19 +122,6 @@ def test_a_wrong_core_option_is_an_error_of_the_user(
     process = forked_fab(tmp_path, *args.split())
     assert process.returncode == 2 and "Traceback" not in process.stderr
     assert expected in process.stderr
-
-
-def test_what_a_run_on_ready_hosts_does_not_need_is_not_imported() -> None:
-    """Each costs time before the first connection: bootstrap's apply, and what parses wheels."""
-    text = "import sys, bootstrap.cli.targets, bootstrap.workflows.train\n"
-    text += "print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
-    text += "print('bootstrap.provision.apply' in sys.modules)"
-    process = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=True
-    )
-    names, applies = process.stdout.splitlines()
-    assert applies == "False"
-    assert not {"packaging", "boto3", "google", "numpy"} & {*names.split()}
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class Source:
 
     def unquoted(self) -> list[str]:
         """The values in commands that may need quotes."""
-        found = []
+        expressions = []
         for around, string in self.scopes():
             before = ""
             for part in string.values:
@@ -59,9 +59,9 @@ class Source:
                     before += str(part.value)
                 elif isinstance(part, ast.FormattedValue):
                     if COMMAND.search(before) and not is_safe(part, around):
-                        found.append(ast.unparse(part.value))
+                        expressions.append(ast.unparse(part.value))
                     before += VALUE
-        return found
+        return expressions
 
 
 def is_safe(node: ast.expr, around: Function) -> bool:
@@ -129,9 +129,9 @@ def files() -> list[str]:
 
 
 def test_values_in_commands_are_quoted() -> None:
-    found = {name: {*Source((ROOT / name).read_text()).unquoted()} for name in files()}
-    found = {name: values for name, values in found.items() if values}
-    assert found == {name: {*values} for name, values in ALLOWED.items()}
+    unquoted = {name: {*Source((ROOT / name).read_text()).unquoted()} for name in files()}
+    unquoted = {name: values for name, values in unquoted.items() if values}
+    assert unquoted == {name: {*values} for name, values in ALLOWED.items()}
 
 
 FOUND = {  # code: whether a value in it may need quotes

@@ -23,11 +23,13 @@ def test_a_resume_is_on_the_hosts_of_its_run_unless_others_are_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("print(1)\n")
-    own = parse_hosts("first.invalid", slots=None)
-    local_state.save_cluster(own)
+    first = parse_hosts("first.invalid", slots=None)
+    local_state.save_cluster(first)
     local_state.save_cluster(parse_hosts("last.invalid", slots=None))
     request = read_request(program(script="train.py", launcher="tensorflow"))
-    document = run_document(cluster=own.name, bundle=request.bundle.digest, program=request.program)
+    document = run_document(
+        cluster=first.name, bundle=request.bundle.digest, program=request.program
+    )
     record_run(tmp_path / "results/r1", document, request.record)
     done = forked_fab(tmp_path, "train", "--resume", "r1", *words)
     assert done.returncode == 4, done

@@ -51,8 +51,8 @@ def started(folder: Path, *words: str, tree: Path = ROOT, **more: str) -> dict[s
         text=True,
         timeout=120,
     )
-    found: dict[str, dict[str, str]] = json.loads(done.stderr.splitlines()[-1])
-    return found
+    modules: dict[str, dict[str, str]] = json.loads(done.stderr.splitlines()[-1])
+    return modules
 
 
 @pytest.mark.parametrize(

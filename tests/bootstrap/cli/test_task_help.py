@@ -21,10 +21,10 @@ def test_a_page_has_each_option_once_and_an_example_that_is_valid(name: str) -> 
     page = task_page(task)
     lines = page.splitlines()
     assert max(map(len, lines[:-1])) <= 80
-    for one in task.options():
-        typed = one.name.upper() if one.rule.positional else f"--{one.flag}"
+    for option in task.options():
+        typed = option.name.upper() if option.rule.positional else f"--{option.flag}"
         mine = [line for line in lines if typed in line.partition("  " * 3)[0].split()]
-        assert len([line for line in mine if line.startswith("  ")]) == 1, one.flag
+        assert len([line for line in mine if line.startswith("  ")]) == 1, option.flag
     words, _, after = EXAMPLES[task.typed].partition(" -- ")
     line = read(*with_name(shlex.split(words), TASKS), TASKS, shlex.split(after))
     values_of(task.parts, line.texts)

@@ -36,6 +36,7 @@ from stacks.aws.schedule import rights_over  # noqa: E402
 
 REGION, NAME, SCHEDULE = "us-east-1", "railhead-aws-g4dn", "railhead-aws-g4dn-stop"
 ROLE = "arn:aws:iam::123456789012:role/stop"
+GOLDEN = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
 
 
 @pytest.fixture
@@ -52,14 +53,13 @@ def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def machines(count: int = 2, **options: Any) -> Inventory:
     """The golden cluster, with ids of machines that moto runs."""
-    golden = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
     ids = [instance["InstanceId"] for instance in run_instances(count, **options)]
-    hosts = tuple(replace(h, id=i) for h, i in zip(golden.hosts, ids, strict=False))
-    return replace(golden, hosts=hosts, bucket=None, deadlines=(), cluster_id=None)
+    hosts = tuple(replace(h, id=i) for h, i in zip(GOLDEN.hosts, ids, strict=False))
+    return replace(GOLDEN, hosts=hosts, bucket=None, deadlines=(), cluster_id=None)
 
 
 def schedule(
-    at: datetime,
+    end: datetime,
     ids: list[str | None],
     name: str = SCHEDULE,
     verb: str = "stop",
@@ -68,7 +68,7 @@ def schedule(
     """A schedule as a stack makes it."""
     boto3.client("scheduler", region_name=REGION).create_schedule(
         Name=name,
-        ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        ScheduleExpression=f"at({end:%Y-%m-%dT%H:%M:%S})",
         FlexibleTimeWindow={"Mode": "OFF"},
         Target={
             "Arn": f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances",
@@ -78,10 +78,10 @@ def schedule(
     )
 
 
-def schedules(inventory: Inventory, at: datetime, verb: str = "stop") -> None:
+def schedules(inventory: Inventory, end: datetime, verb: str = "stop") -> None:
     """A schedule for each instance."""
     for host in inventory.hosts:
-        schedule(at, [host.id], f"{NAME}-{host.id}", verb)
+        schedule(end, [host.id], f"{NAME}-{host.id}", verb)
 
 
 def only(deadlines: Mapping[str, Deadline]) -> Deadline:
@@ -109,11 +109,10 @@ def test_machines_without_a_public_address_are_reached_inside(aws: None) -> None
 
 
 def test_a_field_that_is_not_there_yet_is_no_error() -> None:
-    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    bare = {"InstanceId": inventory.hosts[0].id, "State": {"Name": "pending"}}
-    other = {"InstanceId": inventory.hosts[1].id, "State": {"Name": "beaming"}}
+    bare = {"InstanceId": GOLDEN.hosts[0].id, "State": {"Name": "pending"}}
+    other = {"InstanceId": GOLDEN.hosts[1].id, "State": {"Name": "beaming"}}
     values = {"Reservations": [{"Instances": [bare, other]}]}
-    reported = Aws(inventory, lambda *_, **__: values).instance_states()
+    reported = Aws(GOLDEN, lambda *_, **__: values).instance_states()
     assert [(s.state, s.address) for s in reported.values()] == [
         ("starting", None),
         ("unknown", None),
@@ -156,14 +155,14 @@ def test_one_time_spot_machines_report_that_they_cannot_be_stopped(aws: None) ->
 
 def test_arming_enables_a_schedule_and_keeps_what_it_stops_and_its_role(aws: None) -> None:
     inventory = machines(1)
-    at, host = later(1), inventory.chief
-    schedules(inventory, at)
+    end, host = later(1), inventory.chief
+    schedules(inventory, end)
     scheduler, name = boto3.client("scheduler", region_name=REGION), f"{NAME}-{host.id}"
     before = scheduler.get_schedule(Name=name)
     keys = ("Name", "ScheduleExpression", "FlexibleTimeWindow", "Target")
     cloud = base.cloud_of(inventory)
     armed = only(cloud.deadlines())
-    assert (armed.state, armed.at, armed.target) == ("armed", at, f"stops {host.id}")
+    assert (armed.state, armed.at, armed.target) == ("armed", end, f"stops {host.id}")
     scheduler.update_schedule(**{key: before[key] for key in keys}, State="DISABLED")
     disabled = only(cloud.deadlines())
     assert (disabled.state, disabled.reason) == (MISSING, "the schedule is disabled")
@@ -310,9 +309,8 @@ def with_role(policy: Mapping[str, object] | None) -> Inventory:
 
 def scheduled(**options: Any) -> AwsClient:
     """An AWS that knows the machines of the golden document and this schedule."""
-    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    ids = [h.id for h in inventory.hosts]
-    tags = [{"Key": "railhead:id", "Value": inventory.cluster_id}]
+    ids = [h.id for h in GOLDEN.hosts]
+    tags = [{"Key": "railhead:id", "Value": GOLDEN.cluster_id}]
     running = {"State": {"Name": "running"}, "Tags": tags}
     instances = [{"InstanceId": id, **running} for id in ids]
     target = {"Arn": TARGET, "Input": json.dumps({"InstanceIds": ids})}
@@ -349,45 +347,44 @@ TARGET = "arn:aws:scheduler:::aws-sdk:ec2:stopInstances"
     ],
 )
 def test_what_a_schedule_means(options: dict[str, Any], state: str) -> None:
-    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    assert only(Aws(inventory, scheduled(**options)).deadlines()).state == state
+    assert only(Aws(GOLDEN, scheduled(**options)).deadlines()).state == state
 
 
 def test_a_schedules_time_zone_counts() -> None:
-    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
     options = {"ScheduleExpression": "at(2099-07-01T12:00:00)"}
     client = scheduled(**options, ScheduleExpressionTimezone="Europe/Berlin")
-    deadline = only(Aws(inventory, client).deadlines())
+    deadline = only(Aws(GOLDEN, client).deadlines())
     assert deadline.at == datetime(2099, 7, 1, 10, tzinfo=timezone.utc)
 
 
 def test_each_machine_has_the_schedule_that_the_document_names() -> None:
     """As after the cluster was renamed."""
-    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    named = [replace(one, id=f"default/former-{one.host}") for one in inventory.deadlines]
+    named = [
+        replace(deadline, id=f"default/former-{deadline.host}") for deadline in GOLDEN.deadlines
+    ]
     known, read = scheduled(ScheduleExpression="at(2099-01-01T00:00:00)"), list[str]()
 
-    def aws(service: str, operation: str, **given: Any) -> Any:
-        read.extend([given["Name"]] if operation == "get_schedule" else [])
-        return known(service, operation, **given)
+    def aws(service: str, operation: str, **parameters: Any) -> Any:
+        read.extend([parameters["Name"]] if operation == "get_schedule" else [])
+        return known(service, operation, **parameters)
 
     client: Any = aws
-    Aws(replace(inventory, deadlines=tuple(reversed(named))), client).deadlines()
-    assert read == [f"former-{name}" for name in inventory.names]
+    Aws(replace(GOLDEN, deadlines=tuple(reversed(named))), client).deadlines()
+    assert read == [f"former-{name}" for name in GOLDEN.names]
 
 
 def test_machines_in_all_states_but_terminated_are_listed() -> None:
     """One that stops can be started again, and its disk costs."""
     states = ("pending", "running", "stopping", "stopped", "shutting-down", "terminated")
 
-    def ec2(_: str, operation: str, **given: Any) -> Any:
+    def ec2(_: str, operation: str, **parameters: Any) -> Any:
         if operation == "get_caller_identity":
             return {"Account": "123456789012"}
-        values = {one["Name"]: one["Values"] for one in given["Filters"]}
-        found = [state for state in states if state in values["instance-state-name"]]
+        values = {filter_["Name"]: filter_["Values"] for filter_ in parameters["Filters"]}
+        listed = [state for state in states if state in values["instance-state-name"]]
         return {
             "Reservations": [
-                {"Instances": [{"InstanceId": name, "State": {"Name": name}} for name in found]}
+                {"Instances": [{"InstanceId": name, "State": {"Name": name}} for name in listed]}
             ]
         }
 
@@ -439,9 +436,8 @@ def console(latest: Callable[[], str]) -> AwsClient:
 
 
 def test_hosts_whose_console_has_no_keys_yet_are_left_out() -> None:
-    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
     output = iter([CONSOLE, ""])
-    host_keys = Aws(inventory, console(lambda: next(output))).host_keys()
+    host_keys = Aws(GOLDEN, console(lambda: next(output))).host_keys()
     assert host_keys == {"aws-g4dn-1": (ECDSA, ED25519)}
 
 
@@ -449,8 +445,7 @@ def test_a_machine_that_has_no_latest_console_is_requested_the_older() -> None:
     def refuse() -> str:
         raise Refused("only on Nitro", "UnsupportedOperation")
 
-    inventory = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    assert len(Aws(inventory, console(refuse)).host_keys()) == 2
+    assert len(Aws(GOLDEN, console(refuse)).host_keys()) == 2
 
 
 def test_a_call_is_logged_with_its_duration_and_without_its_parameters(aws: None) -> None:

@@ -43,21 +43,21 @@ class Explorer:
             "Filter": ANY,
             **({"NextPageToken": more} if more else {}),
         }
-        found = [
+        billed = [
             {
                 "Keys": [f"railhead:id${key}"],
                 "Metrics": {"UnblendedCost": {"Amount": usd, "Unit": unit}},
             }
             for key, usd in groups
         ]
-        span = {"TimePeriod": {"Start": "2026-11-01", "End": "2026-11-02"}, "Groups": found}
+        span = {"TimePeriod": {"Start": "2026-11-01", "End": "2026-11-02"}, "Groups": billed}
         answer = {"ResultsByTime": [span], **({"NextPageToken": next_} if next_ else {})}
         self.stub.add_response("get_cost_and_usage", answer, query)
 
     def billed(self) -> dict[str, str]:
         self.lines: list[str] = []
-        found = bill.billed(SINCE, UNTIL, self.lines.append, self.call)
-        return {key: str(usd) for key, usd in found.items()}
+        by_id = bill.billed(SINCE, UNTIL, self.lines.append, self.call)
+        return {key: str(usd) for key, usd in by_id.items()}
 
 
 @pytest.fixture

@@ -106,13 +106,13 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
     return Clients(monkeypatch)
 
 
-def spot(zone: str, usd: str, at: datetime = NOW, name: str = "g4dn.xlarge") -> dict[str, Any]:
+def spot(zone: str, usd: str, time: datetime = NOW, name: str = "g4dn.xlarge") -> dict[str, Any]:
     return {
         "AvailabilityZone": f"{REGION}{zone}",
         "InstanceType": name,
         "ProductDescription": "Linux/UNIX",
         "SpotPrice": usd,
-        "Timestamp": at - timedelta(hours=2),
+        "Timestamp": time - timedelta(hours=2),
     }
 
 
@@ -135,7 +135,9 @@ def test_one_call_requests_all_types_of_the_one_offer(clients: Clients) -> None:
     clients.machines()
     clients.rates()
     machines, disks = requested
-    values = {one["Field"]: (one["Type"], one["Value"]) for one in machines["Filters"]}
+    values = {
+        filter_["Field"]: (filter_["Type"], filter_["Value"]) for filter_ in machines["Filters"]
+    }
     assert values["instanceType"] == ("ANY_OF", "g4dn.xlarge,g5.xlarge")
     assert values["marketoption"] == ("TERM_MATCH", "OnDemand")
     assert values["regionCode"][1] == REGION and len(disks["Filters"]) == 2
@@ -254,8 +256,8 @@ def test_the_history_has_the_price_of_its_begin_and_each_change(clients: Clients
     hours before the time that it gets."""
     rows = [spot("a", usd, NOW - timedelta(hours=h)) for usd, h in (("0.25", 1), ("0.3", 8))]
     others = [spot("b", "0.10"), spot("a", "0.11", name="g5.xlarge")]
-    found = history(clients, NOW - timedelta(hours=6), rows[:1], [*others, *rows[1:]])
-    assert found == [(3, "0.25"), (6, "0.3")]
+    steps = history(clients, NOW - timedelta(hours=6), rows[:1], [*others, *rows[1:]])
+    assert steps == [(3, "0.25"), (6, "0.3")]
 
 
 def test_a_history_begins_ninety_days_ago_at_the_earliest(clients: Clients) -> None:
@@ -281,8 +283,8 @@ def test_throttling_is_outlasted(clients: Clients, monkeypatch: pytest.MonkeyPat
         return AWSResponse(request.url, status, {}, Raw(json.dumps(body).encode()))
 
     clients.clients["pricing"].meta.events.register("before-send", send)
-    found = list(prices._machines(clients.call, REGION, TYPES, NOW))
-    assert [row.usd for row in found] == ["0.587"]
+    rows = list(prices._machines(clients.call, REGION, TYPES, NOW))
+    assert [row.usd for row in rows] == ["0.587"]
 
 
 def test_many_types_are_requested_in_parts() -> None:

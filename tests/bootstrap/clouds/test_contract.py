@@ -176,7 +176,7 @@ def test_a_deadline_that_somebody_removed_is_missing_and_the_most_urgent(
     first, second = in_cloud.inventory.hosts
     in_cloud.remove_deadline(second)
     deadlines = in_cloud.cloud().deadlines()
-    assert {name: one.state for name, one in deadlines.items()} == {
+    assert {name: deadline.state for name, deadline in deadlines.items()} == {
         first.name: "armed",
         second.name: MISSING,
     }
@@ -208,9 +208,9 @@ def test_the_cloud_says_when_its_machines_started_and_stopped(in_cloud: CloudSit
     in_cloud.cloud().stop()
     in_cloud.settle()
     after = in_cloud.cloud().instance_states()
-    for name, one in after.items():
-        started, stopped = before[name].started, one.stopped
-        assert started and stopped and stopped >= started and one.started == started
+    for name, state in after.items():
+        started, stopped = before[name].started, state.stopped
+        assert started and stopped and stopped >= started and state.started == started
 
 
 def test_a_bucket_that_is_gone_or_not_there_costs_nothing(in_cloud: CloudSite) -> None:

@@ -34,6 +34,7 @@ from bootstrap.inventory.hosts import Inventory  # noqa: E402
 
 GOLDEN = from_document(json.loads((CASES / "documents/cluster-gcp.json").read_text()))
 PATH = GOLDEN.chief.id or ""
+SECOND = PATH.replace("t4-1", "t4-2")
 STOCK_OUT = {
     "code": "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
     "message": "The zone does not have enough resources available to fulfill the request.",
@@ -69,6 +70,13 @@ def gcp(compute: Compute, inventory: Inventory = GOLDEN) -> Gcp:
     return Gcp(inventory, GoogleClient(requests.Session(), compute=compute.base), Time().clock())
 
 
+def with_second(compute: Compute) -> Inventory:
+    """The golden inventory with a second machine."""
+    compute.add(SECOND)
+    second = replace(GOLDEN.chief, name="gcp-t4-2", id=SECOND, address="198.51.100.9")
+    return replace(GOLDEN, hosts=(GOLDEN.chief, second))
+
+
 def machine(compute: Compute) -> dict[str, Any]:
     return compute.instances[PATH]
 
@@ -99,7 +107,7 @@ def test_a_list_without_the_machines_of_a_zone_does_not_count_as_whole(
         compute.add(path, labels={"railhead-cluster": "t4"})
     place = Place("gcp", project=PATH.split("/")[1])
     client = GoogleClient(requests.Session(), compute=compute.base)
-    assert [one.id for one in list_machines(place, client).machines] == paths
+    assert [listed.id for listed in list_machines(place, client).machines] == paths
     zone = PATH.partition("/instances/")[0].partition("/zones/")[2]
     setattr(compute, how, (f"zones/{zone}",))
     with pytest.raises(RailheadError, match=f"does not reach zones/{zone}"):
@@ -116,7 +124,7 @@ def test_machines_are_listed_from_all_pages_without_those_of_others(compute: Com
     compute.add(f"{folder}/{zone}/instances/of-others", labels={"owner": "bo"})
     place = Place("gcp", project=PATH.split("/")[1])
     client = GoogleClient(requests.Session(), compute=compute.base)
-    assert [one.id for one in list_machines(place, client).machines] == [PATH, *more]
+    assert [listed.id for listed in list_machines(place, client).machines] == [PATH, *more]
 
 
 def test_no_word_of_compute_was_forgotten() -> None:
@@ -174,19 +182,17 @@ def test_a_start_that_fails_ends_when_every_machine_has_started_or_failed(
     compute: Compute, refused: str
 ) -> None:
     """Until then Compute shows a machine as TERMINATED, and the stop that follows leaves it out."""
-    second = PATH.replace("t4-1", "t4-2")
-    compute.add(second)
+    both = with_second(compute)
     for instance in compute.instances.values():
         instance["status"] = "TERMINATED"
     if refused == "the operation":
         compute.errors = {"gcp-t4-1": STOCK_OUT}
     else:
-        compute.protected = {second}
+        compute.protected = {SECOND}
     compute.slow = 3
-    host = replace(GOLDEN.chief, name="gcp-t4-2", id=second, address="198.51.100.9")
     with pytest.raises(Refused):
-        gcp(compute, replace(GOLDEN, hosts=(GOLDEN.chief, host))).start()
-    assert {one["status"] for one in compute.operations.values()} == {"DONE"}
+        gcp(compute, both).start()
+    assert {operation["status"] for operation in compute.operations.values()} == {"DONE"}
 
 
 def test_an_operation_that_does_not_end_is_given_up(compute: Compute) -> None:
@@ -248,20 +254,17 @@ def test_a_deadline_moves_only_while_the_machine_is_stopped(compute: Compute) ->
 
 
 def test_a_machine_with_local_ssds_stops_and_its_deadline_stops_it(compute: Compute) -> None:
-    other = PATH.replace("t4-1", "t4-2")
-    compute.add(other)
+    both = with_second(compute)
     machine(compute)["disks"] = [{"type": "PERSISTENT"}, {"type": "SCRATCH"}]
-    second = replace(GOLDEN.chief, name="gcp-t4-2", id=other, address="198.51.100.9")
-    both = replace(GOLDEN, hosts=(GOLDEN.chief, second))
     kept, armed = gcp(compute, both).deadlines().values()
     assert (kept.state, armed.state) == (MISSING, "armed") and "local SSDs" in kept.reason
     gcp(compute, both).stop()
-    assert {one["status"] for one in compute.instances.values()} == {"STOPPING"}
+    assert {instance["status"] for instance in compute.instances.values()} == {"STOPPING"}
     compute.settle()
     gcp(compute, both).set_deadline(6)
     assert machine(compute)["scheduling"]["onInstanceStopAction"] == {"discardLocalSsd": True}
-    assert "onInstanceStopAction" not in compute.instances[other]["scheduling"]
-    assert {one.state for one in gcp(compute, both).deadlines().values()} == {"armed"}
+    assert "onInstanceStopAction" not in compute.instances[SECOND]["scheduling"]
+    assert {deadline.state for deadline in gcp(compute, both).deadlines().values()} == {"armed"}
 
 
 # --- Keys, costs, whose ------------------------------------------------------------------------

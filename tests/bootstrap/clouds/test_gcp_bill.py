@@ -51,12 +51,12 @@ class BigQuery:
 
     def answer(self, call: Call) -> Answer:
         url = urlsplit(call.target)
-        given = dict(parse_qsl(url.query))
+        query = dict(parse_qsl(url.query))
         names = dict(zip(("projectId", "jobId"), url.path.split("/")[2::2], strict=False))
         kind = {"POST": "query", "GET": "getQueryResults"}[call.method]
         assert url.path == QUERIES + ("" if kind == "query" else "/job_Ab-1")
-        check(Request(f"bigquery.jobs.{kind}", given | names, call.body or {}))
-        self.calls.append((call.method, given, call.body))
+        check(Request(f"bigquery.jobs.{kind}", query | names, call.body or {}))
+        self.calls.append((call.method, query, call.body))
         status, answer = self.answers.pop(0)
         if status == 200:
             api = document("bigquery")
@@ -67,9 +67,9 @@ class BigQuery:
     def billed(self, *answers: Answer) -> dict[str, str]:
         self.answers = [*answers]
         client = GoogleClient(requests.Session())
-        found = bill.billed(SINCE, UNTIL, self.lines.append, client)
+        by_id = bill.billed(SINCE, UNTIL, self.lines.append, client)
         assert not self.answers
-        return {own_id: str(amount) for own_id, amount in found.items()}
+        return {own_id: str(amount) for own_id, amount in by_id.items()}
 
     def refused(self, *answers: Answer) -> RailheadError:
         with pytest.raises(RailheadError) as caught:
@@ -79,21 +79,21 @@ class BigQuery:
 
 @pytest.fixture
 def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[BigQuery]:
-    found = BigQuery()
-    server = start(found.answer)
+    bigquery = BigQuery()
+    server = start(bigquery.answer)
     monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_BIGQUERY", address(server))
     monkeypatch.setenv(bill.VARIABLE, TABLE)
     monkeypatch.setattr(repeats, "sleep", lambda seconds: None)
-    yield found
+    yield bigquery
     server.shutdown()
     server.server_close()
 
 
 def test_the_rows_of_each_stack_are_added_and_its_credits_deducted(google: BigQuery) -> None:
-    found = google.billed(page(C1, C2, total=3, token="2"), page(C1_LATER, total=3))
-    assert found == {"c-1": "1.01 USD", "c-2": "0.00 USD"}
+    by_id = google.billed(page(C1, C2, total=3, token="2"), page(C1_LATER, total=3))
+    assert by_id == {"c-1": "1.01 USD", "c-2": "0.00 USD"}
     assert any("0.75 USD" in line for line in google.lines)
-    assert [(method, given.get("pageToken")) for method, given, _ in google.calls] == [
+    assert [(method, query.get("pageToken")) for method, query, _ in google.calls] == [
         ("POST", None),
         ("GET", "2"),
     ]
@@ -104,11 +104,14 @@ def test_the_query_reads_only_some_days_of_the_table_and_has_a_limit(google: Big
     """Rows of a day may be in the partition of the day before."""
     google.billed(page(C1))
     body = google.calls[0][2]
-    given = {
-        one["name"]: (one["parameterType"]["type"], one["parameterValue"]["value"])
-        for one in body["queryParameters"]
+    parameters = {
+        parameter["name"]: (
+            parameter["parameterType"]["type"],
+            parameter["parameterValue"]["value"],
+        )
+        for parameter in body["queryParameters"]
     }
-    assert given == {
+    assert parameters == {
         "arrived": ("TIMESTAMP", "2026-10-31T00:00:00Z"),
         "since": ("TIMESTAMP", "2026-11-01T00:00:00Z"),
         "until": ("TIMESTAMP", "2026-11-04T00:00:00Z"),

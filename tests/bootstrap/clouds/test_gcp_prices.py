@@ -33,7 +33,7 @@ T4 = "nvidia-tesla-t4"
 
 
 def sku(
-    description: str, unit: str, *tiers: tuple[float, str], at: list[str] = HERE, **others: Any
+    description: str, unit: str, *tiers: tuple[float, str], regions: list[str] = HERE, **others: Any
 ) -> dict[str, Any]:
     """A SKU as Google writes it: without what is zero."""
     rates = [{"startUsageAmount": at_least, "unitPrice": money(usd)} for at_least, usd in tiers]
@@ -43,7 +43,7 @@ def sku(
     return {
         "description": description,
         "category": category | others.pop("category", {}),
-        "serviceRegions": at,
+        "serviceRegions": regions,
         "pricingInfo": [info],
         **others,
     }
@@ -80,7 +80,7 @@ SKUS = [
         (0, "0.019915"),
         category={"usageType": "Commit1Yr"},
     ),
-    sku("N1 Predefined Instance Core running in Frankfurt", "h", (0, "0.04073"), at=[OTHER]),
+    sku("N1 Predefined Instance Core running in Frankfurt", "h", (0, "0.04073"), regions=[OTHER]),
     sku("Nvidia Tesla T4 GPU running in Americas", "h", (0, "0.35")),
     sku(SPOT_T4, "h", (0, "0.175"), **PREEMPTIBLE),
     sku(f"{ON_T4} attached to DWS Defined Duration VMs running in Americas", "h", (0, "0.21")),
@@ -90,28 +90,28 @@ SKUS = [
     sku("Nvidia Tesla A100 80GB GPU running in Americas", "h", (0, "3.93")),
     sku("Balanced PD Capacity", "GiBy.mo", (0, "0.10")),
     sku("Regional Balanced PD Capacity", "GiBy.mo", (0, "0.20")),
-    sku("Balanced PD Capacity in Frankfurt", "GiBy.mo", (0, "0.12"), at=[OTHER]),
+    sku("Balanced PD Capacity in Frankfurt", "GiBy.mo", (0, "0.12"), regions=[OTHER]),
     sku("Storage PD Capacity", "GiBy.mo", (0, "0"), (30, "0.04")),
-    sku("External IP Charge on a Standard VM", "h", (0, "0"), (744, "0.005"), at=["global"]),
-    sku(SPOT_ADDRESS, "h", (0, "0"), (744, "0.0025"), at=["global"]),
+    sku("External IP Charge on a Standard VM", "h", (0, "0"), (744, "0.005"), regions=["global"]),
+    sku(SPOT_ADDRESS, "h", (0, "0"), (744, "0.0025"), regions=["global"]),
 ]  # fmt: skip
 
 
 def rates(*more: dict[str, Any], region: str = REGION) -> Rates:
-    skus = tuple(decode(Sku, one) for one in (*SKUS, *more))
+    skus = tuple(decode(Sku, entry) for entry in (*SKUS, *more))
     return Rates(tuple(Catalogue(skus, "2026-11-01").rows(region)))
 
 
-def per_hour(found: Rates, *, spot: bool) -> str:
+def per_hour(rates: Rates, *, spot: bool) -> str:
     """n1-standard-4 with a T4, 200 GB and an address."""
-    wanted = HostSpec("gcp", REGION, "n1-standard-4", (T4, 1), 4, spot, DiskSpec(200))
-    return str(host.per_hour(host.parts_of(wanted, found), 1).text(digits=4))
+    spec = HostSpec("gcp", REGION, "n1-standard-4", (T4, 1), 4, spot, DiskSpec(200))
+    return str(host.per_hour(host.parts_of(spec, rates), 1).text(digits=4))
 
 
 def test_the_catalogue_of_these_tests_has_the_real_ones_shape() -> None:
     api = document("cloudbilling")
-    for one in SKUS:
-        _Body(api, "").check(one, api.schemas["Sku"], "sku")
+    for entry in SKUS:
+        _Body(api, "").check(entry, api.schemas["Sku"], "sku")
 
 
 def test_a_machine_is_the_sum_of_what_it_is_sold_as() -> None:
@@ -122,8 +122,8 @@ def test_a_machine_is_the_sum_of_what_it_is_sold_as() -> None:
 
 def test_a100_is_not_the_one_with_80_gb_and_a2_has_its_memory() -> None:
     """12 x 0.031611 + 85 x 0.004237 + 2.933908 = 3.673385, as Google's own page says."""
-    found = rates().machine("a2-highgpu-1g", REGION, ("nvidia-a100", 1), 12, spot=False)
-    assert found.amount.text(digits=6) == "3.673385 USD"
+    price = rates().machine("a2-highgpu-1g", REGION, ("nvidia-a100", 1), 12, spot=False)
+    assert price.amount.text(digits=6) == "3.673385 USD"
 
 
 def test_a_regional_disk_is_not_the_price_of_a_disk() -> None:
@@ -156,9 +156,9 @@ def test_two_skus_that_fit_are_refused_with_both() -> None:
 
 def test_whether_a_price_is_spot_is_in_its_description() -> None:
     """Google marks some spot SKUs as OnDemand."""
-    skus = [one for one in SKUS if one["description"] != SPOT_T4]
+    skus = [entry for entry in SKUS if entry["description"] != SPOT_T4]
     skus.append(sku(SPOT_T4, "h", (0, "0.1")))  # OnDemand, it says
-    decoded = tuple(decode(Sku, one) for one in skus)
+    decoded = tuple(decode(Sku, entry) for entry in skus)
     rows = [row for row in Catalogue(decoded, "").rows(REGION) if row.item == T4]
     assert [(row.market, row.usd) for row in rows] == [("on demand", "0.35"), (SPOT, "0.1")]
 
@@ -166,28 +166,28 @@ def test_whether_a_price_is_spot_is_in_its_description() -> None:
 @pytest.mark.parametrize(("units", "nanos", "usd"), [("10", 0, "10"), ("", 500_000_000, "0.5")])
 def test_whole_units_and_billionths_are_added(units: str, nanos: int, usd: str) -> None:
     value = {"currencyCode": "USD", **({"units": units} if units else {}), "nanos": nanos}
-    one = sku("x", "h", (0, "1"))
-    one["pricingInfo"][0]["pricingExpression"]["tieredRates"][0]["unitPrice"] = value
-    assert price(decode(Sku, one), "h") == Decimal(usd)
+    entry = sku("x", "h", (0, "1"))
+    entry["pricingInfo"][0]["pricingExpression"]["tieredRates"][0]["unitPrice"] = value
+    assert price(decode(Sku, entry), "h") == Decimal(usd)
 
 
 def test_the_newest_of_several_prices_counts() -> None:
-    one = sku("x", "h", (0, "1"))
+    entry = sku("x", "h", (0, "1"))
     older = sku("x", "h", (0, "2"))["pricingInfo"][0] | {"effectiveTime": "2026-10-01T00:00:00Z"}
-    one["pricingInfo"].append(older)
-    assert price(decode(Sku, one), "h") == 1
+    entry["pricingInfo"].append(older)
+    assert price(decode(Sku, entry), "h") == 1
 
 
 @pytest.mark.parametrize("change", ["currency", "unit", "tiers", "prices"])
 def test_a_price_of_another_form_is_refused(change: str) -> None:
-    one = sku("x", "mo" if change == "unit" else "h", *([] if change == "tiers" else [(0, "1")]))
+    entry = sku("x", "mo" if change == "unit" else "h", *([] if change == "tiers" else [(0, "1")]))
     if change == "currency":
-        expression = one["pricingInfo"][0]["pricingExpression"]
+        expression = entry["pricingInfo"][0]["pricingExpression"]
         expression["tieredRates"][0]["unitPrice"]["currencyCode"] = "EUR"
     if change == "prices":
-        one["pricingInfo"] = []
+        entry["pricingInfo"] = []
     with pytest.raises(RailheadError, match="is not in USD per h"):
-        price(decode(Sku, one), "h")
+        price(decode(Sku, entry), "h")
 
 
 class Pages:
@@ -213,11 +213,11 @@ class Pages:
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pages]:
-    found = Pages()
-    server = start(found.answer)
+    served = Pages()
+    server = start(served.answer)
     monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING", address(server))
     monkeypatch.setattr(prices, "connect", lambda: GoogleClient(requests.Session()))
-    yield found
+    yield served
     server.shutdown()
     server.server_close()
 
@@ -228,7 +228,7 @@ def read() -> Rates:
 
 def test_all_pages_are_read(pages: Pages) -> None:
     assert per_hour(read(), spot=False) == "0.5724 USD"
-    assert [one["currencyCode"] for one in pages.requested] == [["USD"]] * 2
+    assert [query["currencyCode"] for query in pages.requested] == [["USD"]] * 2
 
 
 def test_a_catalogue_that_is_throttled_twice_is_read(

@@ -95,5 +95,5 @@ def test_schedules_of_machines_are_removed_by_name(ec2: Any) -> None:
             Target={"Arn": "arn:aws:scheduler:::aws-sdk:ec2:stopInstances", "RoleArn": "arn:r"},
         )
     assert scheduler.remove(PLACE, "g4dn", ["i-3", "i-1"]) == ["railhead-g4dn-i-1"]
-    remaining = [one["Name"] for one in schedules.list_schedules()["Schedules"]]
+    remaining = [schedule["Name"] for schedule in schedules.list_schedules()["Schedules"]]
     assert remaining == ["railhead-g4dn-2-i-1", "railhead-g4dn-i-2"]

@@ -48,8 +48,8 @@ def usd(rates: Rates, region: str = "us-east-1") -> Decimal | None:
 
 def test_an_answer_is_kept_for_a_day(cloud: Cloud) -> None:
     for now in (0.0, 86_399.0, 86_400.0, 86_401.0):
-        found = prices.find("aws", "us-east-1", ["g4dn.xlarge"], now)
-        assert usd(found.rates) == Decimal("0.6") and not found.why
+        prices_ = prices.find("aws", "us-east-1", ["g4dn.xlarge"], now)
+        assert usd(prices_.rates) == Decimal("0.6") and not prices_.why
     assert len(cloud.requested) == 2
 
 

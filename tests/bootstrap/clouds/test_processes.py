@@ -173,8 +173,8 @@ def test_a_folder_that_is_no_hosts_ends_nothing(tmp_path: Path) -> None:
 
 def test_a_host_whose_name_begins_the_same_is_another(tmp_path: Path) -> None:
     """h1 and h10."""
-    own = {**os.environ, processes.MARK: str(tmp_path / "h10")}
-    bystander = subprocess.Popen(["sleep", "4010"], env=own)
+    variables = {**os.environ, processes.MARK: str(tmp_path / "h10")}
+    bystander = subprocess.Popen(["sleep", "4010"], env=variables)
     try:
         assert bystander.pid in processes.of(tmp_path / "h10")
         assert processes.of(tmp_path / "h1") == []

@@ -20,7 +20,7 @@ class Slow:
 
     def instance_states(self) -> dict[str, InstanceState]:
         self.requests.append(self.time)
-        state = [state for at, state in self.changes.items() if at <= self.time][-1]
+        state = [state for time, state in self.changes.items() if time <= self.time][-1]
         return {"h1": InstanceState(state, None, "Slow", "", certain=self.certain)}
 
     @property
@@ -31,9 +31,9 @@ class Slow:
         assert seconds >= 1, "a cloud is not called all the time"
         self.time += seconds
 
-    def settled(self, *wanted: str, **more: Any) -> str:
+    def settled(self, *targets: str, **more: Any) -> str:
         output: Any = self
-        return wait_for_state(output, wanted or ("stopped", "gone"), clock=self.clock, **more)[
+        return wait_for_state(output, targets or ("stopped", "gone"), clock=self.clock, **more)[
             "h1"
         ].state
 

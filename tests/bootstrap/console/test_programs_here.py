@@ -60,8 +60,8 @@ def starts(tree: ast.AST) -> bool:
 
 
 def test_one_module_starts_programs_here() -> None:
-    found = {name for name, tree in files() if starts(tree)}
-    assert found == set(OTHERS)
+    starting = {name for name, tree in files() if starts(tree)}
+    assert starting == set(OTHERS)
 
 
 @pytest.mark.parametrize(

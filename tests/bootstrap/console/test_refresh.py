@@ -17,11 +17,11 @@ from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageErr
 
 def shows(*errors: BaseException) -> Callable[[], float]:
     """Prints a line each time, then raises the next of these errors."""
-    left = [*errors]
+    remaining = [*errors]
 
     def show() -> float:
-        print_lines(f"{len(left)} left")
-        raise left.pop(0)
+        print_lines(f"{len(remaining)} left")
+        raise remaining.pop(0)
 
     return show
 

@@ -239,11 +239,11 @@ def test_a_line_is_cut_to_the_columns_it_takes(text: str, columns: int, shown: s
 
 
 @pytest.mark.parametrize(
-    ("part", "digits", "text"), [(0.5, 0, "50 %"), (0.9724, 1, "97.2 %"), (1.0, 0, "100 %")]
+    ("fraction", "digits", "text"), [(0.5, 0, "50 %"), (0.9724, 1, "97.2 %"), (1.0, 0, "100 %")]
 )
-def test_a_part_of_1_is_in_percent(part: float, digits: int, text: str) -> None:
-    assert percent(part, digits) == text
-    assert percent(part) == f"{100 * part:.0f} %"
+def test_a_part_of_1_is_in_percent(fraction: float, digits: int, text: str) -> None:
+    assert percent(fraction, digits) == text
+    assert percent(fraction) == f"{100 * fraction:.0f} %"
 
 
 COUNTS = [(0, "rank", "0 ranks"), (1, "rank", "1 rank"), (2, "process", "2 processes")]

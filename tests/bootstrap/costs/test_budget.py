@@ -31,8 +31,8 @@ NOW = 1_795_000_000.0
 HOSTS = (Host("m1", "a"), Host("m2", "b"))
 
 
-def ours(region: str = "us-east-1", **wanted: Any) -> Inventory:
-    parts = host.parts_of(HostSpec("aws", region, "g4dn.xlarge", **wanted), shipped("aws"))
+def ours(region: str = "us-east-1", **spec: Any) -> Inventory:
+    parts = host.parts_of(HostSpec("aws", region, "g4dn.xlarge", **spec), shipped("aws"))
     return Inventory("gpu", HOSTS, cloud="aws", stack="dev", price=host.documented(parts, 2))
 
 
@@ -69,17 +69,17 @@ def test_a_budget_for_ten_thousand_years_has_a_time() -> None:
 @pytest.mark.parametrize("policy", [StopPolicy(), StopPolicy(budget=200)])
 def test_a_budget_asks_no_deadline_to_be_later(policy: StopPolicy, fixed: bool) -> None:
     """The run has 168 hours of its budget, and the cloud stops its machines after 8."""
-    found = within_budget(limited(300), policy, NOW)
-    assert found.max_hours is None and found.from_now(NOW).max_hours == 168
+    limited_policy = within_budget(limited(300), policy, NOW)
+    assert limited_policy.max_hours is None and limited_policy.from_now(NOW).max_hours == 168
     now = datetime.fromtimestamp(NOW, timezone.utc)
     deadline = Deadline("its own", now + timedelta(hours=8), "armed", "GCE", fixed=fixed)
-    assert check_deadline(deadline, found, now).endswith("8.0 h left")
+    assert check_deadline(deadline, limited_policy, now).endswith("8.0 h left")
 
 
 def test_a_run_that_waits_is_ended_by_its_budget() -> None:
     named = replace(ours(), stack=None, cloud="hosts")
-    found = within_budget(named, StopPolicy(budget=12, on_stall="wait"), NOW)
-    assert check_before_run(named, found) == ""
+    policy = within_budget(named, StopPolicy(budget=12, on_stall="wait"), NOW)
+    assert check_before_run(named, policy) == ""
 
 
 def test_a_range_counts_at_its_higher_price() -> None:
@@ -144,8 +144,8 @@ def ran(hours: float, **changes: Any) -> None:
         )
         for name in ("m1", "m2")
     }
-    one = Ledger("gpu", "dev", "aws", machines=machines)
-    atomic_write(local_state.home() / "costs/c-1.json", json.dumps(encode(one)))
+    noted = Ledger("gpu", "dev", "aws", machines=machines)
+    atomic_write(local_state.home() / "costs/c-1.json", json.dumps(encode(noted)))
 
 
 def limited(budget: float = 12) -> Inventory:
@@ -173,8 +173,8 @@ def test_a_run_ends_with_the_budget_of_its_stack() -> None:
     policy = within_budget(limited(), StopPolicy(0), NOW)
     assert policy.from_now(NOW).max_hours == pytest.approx(7.0710, abs=0.001)
     assert policy.spent_at == pytest.approx(NOW + 7.0710 * H, abs=5)
-    own = within_budget(limited(), StopPolicy(0, budget=1), NOW).from_now(NOW)
-    assert own.max_hours == pytest.approx(0.9226, abs=0.001)
+    of_run = within_budget(limited(), StopPolicy(0, budget=1), NOW).from_now(NOW)
+    assert of_run.max_hours == pytest.approx(0.9226, abs=0.001)
 
 
 def test_a_budget_that_is_spent_lets_nothing_start() -> None:

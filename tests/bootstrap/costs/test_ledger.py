@@ -48,8 +48,8 @@ def state(name: str, started: float | None = None, stopped: float | None = None)
 
 def after(*looks: tuple[float, InstanceState]) -> BilledMachine:
     machine: BilledMachine | None = None
-    for hour, one in looks:
-        machine = observed(machine, "m1", one, T0 + hour * H)
+    for hour, look in looks:
+        machine = observed(machine, "m1", look, T0 + hour * H)
     assert machine
     return replace(machine, parts=PRICE.parts)
 
@@ -62,8 +62,8 @@ def times(machine: BilledMachine) -> list[tuple[float, float | None]]:
 
 
 def bill(machine: BilledMachine, since: float, until: float) -> str:
-    one = Ledger("gpu", "dev", "aws", machines={"i-1": machine})
-    return str(cost_of(one, Period(T0 + since * H, T0 + until * H)))
+    noted = Ledger("gpu", "dev", "aws", machines={"i-1": machine})
+    return str(cost_of(noted, Period(T0 + since * H, T0 + until * H)))
 
 
 def test_the_times_are_the_clouds_not_those_of_the_looks() -> None:
@@ -320,8 +320,8 @@ def test_the_idle_part_is_the_time_without_a_run(
     runs: list[tuple[str, float, float]], idle: float
 ) -> None:
     busy = [(name, T0 + a * H, T0 + b * H) for name, a, b in runs]
-    found = idle_seconds(machines((0, 10), (0, 10)), busy, Period(T0, T0 + 24 * H))
-    assert found / (20 * H) == pytest.approx(idle)
+    seconds = idle_seconds(machines((0, 10), (0, 10)), busy, Period(T0, T0 + 24 * H))
+    assert seconds / (20 * H) == pytest.approx(idle)
 
 
 def test_only_the_hours_of_a_period_count() -> None:
@@ -334,10 +334,10 @@ def test_spans_that_overlap_count_once() -> None:
 
 
 def test_stopped_machines_cost_their_disks_per_hour() -> None:
-    one = machines((0, 1), (0, 1))
-    assert per_hour(one).text(digits=4) == "0.0219 USD"
-    runs = replace(one.machines["i-0"], starts=(Start(T0, T0),))
-    assert per_hour(replace(one, machines={**one.machines, "i-0": runs})).text(digits=4) == (
+    noted = machines((0, 1), (0, 1))
+    assert per_hour(noted).text(digits=4) == "0.0219 USD"
+    runs = replace(noted.machines["i-0"], starts=(Start(T0, T0),))
+    assert per_hour(replace(noted, machines={**noted.machines, "i-0": runs})).text(digits=4) == (
         "0.5529 USD"
     )
 

@@ -106,10 +106,10 @@ def test_data_that_did_not_arrive_is_not_marked_as_complete(
     data, store = hashed(listed(folder, "x"), lambda _: None), store_of(world)
     send = type(store).upload
 
-    def breaks(self: Any, key: str, *given: Any, **named: Any) -> None:
+    def breaks(self: Any, key: str, *values: Any, **named: Any) -> None:
         if key.endswith("b c.bin"):
             raise RailheadError("the connection broke")
-        send(self, key, *given, **named)
+        send(self, key, *values, **named)
 
     monkeypatch.setattr(type(store), "upload", breaks)
     with pytest.raises(RailheadError):

@@ -70,8 +70,8 @@ def test_a_full_quota_of_vpcs_names_an_existing_network() -> None:
     assert check.state == "blocks" and check.evidence == "have 1, used 1, need 1"
     assert check.next.startswith("pulumi config set --stack dev network ")
     assert "quota VPCs" not in checks(StackRequest("aws", {"network": "vpc-1"}))
-    own = StackRequest("aws", {}, frozenset({examiner.NETWORK}))
-    assert "quota VPCs" not in checks(own), "the stack has its VPC already"
+    with_network = StackRequest("aws", {}, frozenset({examiner.NETWORK}))
+    assert "quota VPCs" not in checks(with_network), "the stack has its VPC already"
 
 
 def test_without_credentials_nothing_else_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,9 +44,9 @@ def checks(compute: Lists, **config: str) -> dict[str, Check]:
 
 
 def test_a_user_with_all_rights_is_not_stopped(compute: Lists) -> None:
-    found = checks(compute)
-    assert {check.state for check in found.values()} == {"ok"}
-    assert "me@p-12345.iam" in found["credentials"].evidence
+    by_name = checks(compute)
+    assert {check.state for check in by_name.values()} == {"ok"}
+    assert "me@p-12345.iam" in by_name["credentials"].evidence
 
 
 def test_missing_permissions_are_named(compute: Lists) -> None:
@@ -129,10 +129,10 @@ def test_a_policy_is_evaluated_as_google_does(
     compute: Lists, constraint: str, policy: Any, config: dict[str, str], state: str
 ) -> None:
     compute.policies = {constraint: policy}
-    found = checks(compute, **{"name": "gpu", **config})
+    by_name = checks(compute, **{"name": "gpu", **config})
     name = f"policy {constraint.partition('.')[2]}"
-    assert [n for n, check in found.items() if check.state != "ok"] == [name] * (state != "ok")
-    assert found[name].state == state and bool(found[name].next) is (state != "ok")
+    assert [n for n, check in by_name.items() if check.state != "ok"] == [name] * (state != "ok")
+    assert by_name[name].state == state and bool(by_name[name].next) is (state != "ok")
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,11 @@ def test_policies_that_are_not_shown_are_unknown_with_who_can_read_them(
     compute: Lists, why: str, command: str
 ) -> None:
     compute.no_policies = why
-    found = {n: check for n, check in checks(compute).items() if n.startswith("polic")}
-    assert {check.state for check in found.values()} == {"unknown"} and len(found) == 8
-    assert command in found["policy resourceLocations"].next
+    policies = {n: check for n, check in checks(compute).items() if n.startswith("polic")}
+    assert {check.state for check in policies.values()} == {"unknown"} and len(policies) == 8
+    assert command in policies["policy resourceLocations"].next
     enable = "gcloud services enable orgpolicy.googleapis.com"
-    assert (enable in found["policies managed"].next) is ("disabled" in why)
+    assert (enable in policies["policies managed"].next) is ("disabled" in why)
 
 
 def test_the_default_image_is_that_of_the_stacks() -> None:

@@ -13,8 +13,8 @@ from railhead.version import VERSION
 
 
 def test_the_clone_is_named_with_its_folder() -> None:
-    found = package.check()
-    assert (found.state, found.evidence) == ("ok", f"{VERSION}, the clone {ROOT}")
+    check = package.check()
+    assert (check.state, check.evidence) == ("ok", f"{VERSION}, the clone {ROOT}")
 
 
 def test_the_package_of_somebody_else_is_named_with_the_command_that_removes_it(
@@ -25,6 +25,6 @@ def test_the_package_of_somebody_else_is_named_with_the_command_that_removes_it(
     text = "Metadata-Version: 2.1\nName: railhead\nVersion: 0.4.0\nSummary: An escrow\n SDK\n"
     (info / "METADATA").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    found = package.check()
-    assert found.state == "warns" and "railhead 0.4.0 (An escrow SDK)" in found.evidence
-    assert found.next.startswith(f"{sys.executable} -m pip uninstall -y railhead ")
+    check = package.check()
+    assert check.state == "warns" and "railhead 0.4.0 (An escrow SDK)" in check.evidence
+    assert check.next.startswith(f"{sys.executable} -m pip uninstall -y railhead ")

@@ -65,12 +65,12 @@ class Iam:
 
     def _decide(self, action: str, arn: str) -> tuple[str, list[str]]:
         missing: list[str] = []
-        for one in self.statements:
-            named = any(fnmatchcase(action, pattern) for pattern in one["Action"])
-            if named and any(fnmatchcase(arn, pattern) for pattern in one["Resource"]):
-                if "Condition" not in one:
+        for statement in self.statements:
+            named = any(fnmatchcase(action, pattern) for pattern in statement["Action"])
+            if named and any(fnmatchcase(arn, pattern) for pattern in statement["Resource"]):
+                if "Condition" not in statement:
                     return "allowed", []
-                missing.append(str(one["Condition"]))
+                missing.append(str(statement["Condition"]))
         return "implicitDeny", missing
 
 
@@ -104,8 +104,8 @@ ASSUMED = f"arn:aws:sts::{ACCOUNT}:assumed-role/team/ann"
 def test_whoever_has_assumed_a_role_has_its_rights(reads: bool, role: str) -> None:
     """The document is enough to read it; without this right, a role without a path is known."""
     statements = [
-        {**one, "Action": [a for a in one["Action"] if reads or a != "iam:GetRole"]}
-        for one in full(aws())
+        {**statement, "Action": [a for a in statement["Action"] if reads or a != "iam:GetRole"]}
+        for statement in full(aws())
     ]
     iam = Iam([*statements, allow("iam:GetRole", on=rights.ROLES.format(account="*"))], arn=ASSUMED)
     checks = {check.name: check for check in examiner.checks(aws(), iam)}
@@ -137,8 +137,8 @@ def test_a_policy_for_one_region_one_cluster_and_the_objects_of_its_bucket_is_en
 
 def test_a_condition_on_a_resource_is_not_a_missing_right() -> None:
     """As most policies have it: a role may be passed to EC2 alone."""
-    others = [one for one in full(aws()) if "iam:PassRole" not in one["Action"]]
-    (roles,) = (one for one in full(aws()) if "iam:PassRole" in one["Action"])
+    others = [statement for statement in full(aws()) if "iam:PassRole" not in statement["Action"]]
+    (roles,) = (statement for statement in full(aws()) if "iam:PassRole" in statement["Action"])
     rest = {**roles, "Action": [a for a in roles["Action"] if a != "iam:PassRole"]}
     to_ec2 = {**roles, "Action": ["iam:PassRole"], "Condition": "iam:PassedToService"}
     checks = found(aws(), *others, rest, to_ec2)
@@ -149,8 +149,8 @@ def test_a_condition_on_a_resource_is_not_a_missing_right() -> None:
 def test_who_uses_an_existing_network_needs_no_right_to_create_one() -> None:
     names = ("ec2:CreateVpc", "ec2:DeleteVpc", "ec2:CreateSubnet", "ec2:CreateInternetGateway")
     less = [
-        {**one, "Action": [name for name in one["Action"] if name not in names]}
-        for one in full(aws())
+        {**statement, "Action": [name for name in statement["Action"] if name not in names]}
+        for statement in full(aws())
     ]
     for simulates in (True, False):
         states = found(aws(network="vpc-1"), *less, simulates=simulates)

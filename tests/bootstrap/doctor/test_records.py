@@ -50,7 +50,7 @@ def test_what_0_1_0_recorded_is_read() -> None:
     ("name", "change"),
     [
         ("cluster-aws", lambda document: {**document, "schema": 2}),
-        ("run-record", lambda one: {**one, "document": {**one["document"], "schema": 99}}),
+        ("run-record", lambda record: {**record, "document": {**record["document"], "schema": 99}}),
     ],
 )
 def test_what_a_newer_one_recorded_needs_an_upgrade(name: str, change: Any) -> None:

@@ -48,9 +48,9 @@ def test_each_resource_of_a_stack_has_its_rights(cloud: str) -> None:
 def test_each_call_to_aws_has_its_right(service: str) -> None:
     """Every text in the code that is the name of an operation of boto3."""
     operations = {xform_name(n) for n in get_session().get_service_model(service).operation_names}
-    own = {path.name for path in AWS_CODE} - {"rights.py"}
-    used = {text for path in AWS_CODE if path.name in own for text in texts(path)} & operations
-    granted = {action for one in aws.policy(None).Statement for action in one.Action}
+    modules = {path.name for path in AWS_CODE} - {"rights.py"}
+    used = {text for path in AWS_CODE if path.name in modules for text in texts(path)} & operations
+    granted = {action for statement in aws.policy(None).Statement for action in statement.Action}
     assert used and {aws.action_of(service, call) for call in used} - {""} <= granted
 
 
@@ -63,7 +63,7 @@ def test_each_declared_call_exists(service: str) -> None:
 
 def test_a_stack_without_a_bucket_needs_no_right_on_buckets() -> None:
     without = StackRequest("aws", {"bucket": "false"})
-    actions = {action for one in aws.policy(without).Statement for action in one.Action}
+    actions = {action for statement in aws.policy(without).Statement for action in statement.Action}
     assert "s3:CreateBucket" not in actions and "ec2:CreateVpc" in actions
     permissions = gcp.names(StackRequest("gcp", {"bucket": "false"}))
     assert not [name for name in permissions if name.startswith("storage.")]
@@ -71,11 +71,15 @@ def test_a_stack_without_a_bucket_needs_no_right_on_buckets() -> None:
 
 def test_a_policy_is_the_least_on_what_has_a_name() -> None:
     statements = aws.policy(StackRequest("aws", {"region": "eu-west-1"})).Statement
-    by_action = {action: one.Resource for one in statements for action in one.Action}
+    by_action = {
+        action: statement.Resource for statement in statements for action in statement.Action
+    }
     assert by_action["iam:PassRole"] == ("arn:aws:iam::*:role/railhead-*",)
     assert by_action["scheduler:CreateSchedule"][0].split(":")[3] == "eu-west-1"
     assert by_action["s3:PutObject"] == ("arn:aws:s3:::railhead-*", "arn:aws:s3:::railhead-*/*")
-    assert len(by_action) == sum(len(one.Action) for one in statements), "one is there twice"
+    assert len(by_action) == sum(len(statement.Action) for statement in statements), (
+        "one is there twice"
+    )
 
 
 # What the providers call besides the obvious, by their source: aws_security_group and aws_subnet
@@ -94,16 +98,24 @@ CALLS_OF_PROVIDERS = [
 @pytest.mark.parametrize(("config", "actions"), CALLS_OF_PROVIDERS)
 def test_the_policy_has_what_providers_call_besides(config: dict[str, str], actions: str) -> None:
     statements = aws.policy(StackRequest("aws", config)).Statement
-    assert {*actions.split()} <= {action for one in statements for action in one.Action}
-    assert len({one.Sid for one in statements}) == len(statements), "IAM refuses a Sid twice"
+    assert {*actions.split()} <= {action for statement in statements for action in statement.Action}
+    assert len({statement.Sid for statement in statements}) == len(statements), (
+        "IAM refuses a Sid twice"
+    )
 
 
 def test_only_the_role_of_spot_machines_may_be_created_for_a_service() -> None:
     statements = aws.policy(StackRequest("aws", {"spot": "true"})).Statement
-    (role,) = (one.Resource for one in statements if "iam:CreateServiceLinkedRole" in one.Action)
+    (role,) = (
+        statement.Resource
+        for statement in statements
+        if "iam:CreateServiceLinkedRole" in statement.Action
+    )
     assert role == ("arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/*",)
     without = aws.policy(StackRequest("aws", {})).Statement
-    assert not [one for one in without if "iam:CreateServiceLinkedRole" in one.Action]
+    assert not [
+        statement for statement in without if "iam:CreateServiceLinkedRole" in statement.Action
+    ]
 
 
 def test_each_request_to_google_names_the_project_that_pays_for_it() -> None:
@@ -112,5 +124,7 @@ def test_each_request_to_google_names_the_project_that_pays_for_it() -> None:
 
 def test_a_bucket_with_another_name_is_in_the_policy() -> None:
     config = {"bucket_name": "our-results"}
-    resources = [one.Resource for one in aws.policy(StackRequest("aws", config)).Statement]
+    resources = [
+        statement.Resource for statement in aws.policy(StackRequest("aws", config)).Statement
+    ]
     assert ("arn:aws:s3:::our-results", "arn:aws:s3:::our-results/*") in resources

@@ -333,7 +333,7 @@ def wrong_uses() -> Iterator[Any]:
 def test_a_value_that_no_option_has_is_refused_before_a_host_is_contacted(
     workflows: Workflows, name: str, value: Any
 ) -> None:
-    own: dict[str, Any] = {} if name in ("preset", "settings") else {"script": "train.py"}
+    program: dict[str, Any] = {} if name in ("preset", "settings") else {"script": "train.py"}
     if name in CLUSTER:
         cluster: dict[str, Any] = {"hosts": "a", name: value}
         with pytest.raises(railhead.UsageError):
@@ -342,7 +342,7 @@ def test_a_value_that_no_option_has_is_refused_before_a_host_is_contacted(
         wrapped = {"a": value} if name in MAPPINGS and value in WRONG else value
         wrapped = [value] if name in ("outputs", "secrets", "args") and value in WRONG else wrapped
         with pytest.raises(railhead.UsageError):
-            railhead.Cluster("a").train(**{**own, name: wrapped})
+            railhead.Cluster("a").train(**{**program, name: wrapped})
     assert workflows.trained == []
 
 
@@ -391,7 +391,7 @@ def test_records_come_as_they_are_written(workflows: Workflows, chief: Any) -> N
     local_state.save_run(RunRecord("r1", "c", str(Path.cwd() / "results/r1")))
     texts = ['{"kind": "epoch", "epoch": 1}', "no record", '{"kind": "message", "text": "x"}']
     chief.events = [MetricLine(text, 0) for text in texts]
-    assert [one["kind"] for one in railhead.Run("r1").records()] == ["epoch", "message"]
+    assert [record["kind"] for record in railhead.Run("r1").records()] == ["epoch", "message"]
     assert next(railhead.Run("r1").records())["epoch"] == 1, "the loop may end early"
     chief.ends = ConnectionLost("h1: gone")
     records = railhead.Run("r1").records()
@@ -406,7 +406,7 @@ def test_the_records_of_a_fetched_run_are_its_metrics(workflows: Workflows) -> N
     folder.mkdir(parents=True)
     (folder / "result.json").write_text('{"state": "succeeded", "seconds": 5.0}')
     (folder / "metrics.jsonl").write_text('{"kind": "epoch", "epoch": 1, "loss": 0.5}\n')
-    assert [one["loss"] for one in railhead.Run("r1").records()] == [0.5]
+    assert [record["loss"] for record in railhead.Run("r1").records()] == [0.5]
 
 
 def test_hosts_that_are_out_of_reach_have_a_status_and_run_nothing(

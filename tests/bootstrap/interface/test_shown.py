@@ -41,8 +41,8 @@ def html_of(shown: Any) -> str:
 
 def test_a_run_shows_its_state_its_figures_and_its_curves(run: railhead.Run) -> None:
     html = html_of(run)
-    for part in ("Run r1", "succeeded", "duration", "5.0 s", "<polyline", str(run.results)):
-        assert part in html, part
+    for text in ("Run r1", "succeeded", "duration", "5.0 s", "<polyline", str(run.results)):
+        assert text in html, text
     assert "<script" not in html
     assert "not recorded here" in html_of(railhead.Run("r2"))
 
@@ -62,8 +62,8 @@ def test_an_endpoint_shows_where_it_is_and_contacts_no_host(home: Path) -> None:
     assert "no endpoint" in html_of(railhead.Endpoint("digits"))
     records.save(Deployed("digits", "lab", "h1", 8501, "r1"))
     html = html_of(railhead.Endpoint("digits"))
-    for part in ("Endpoint digits", "h1 of lab", "8501", "r1"):
-        assert part in html, part
+    for text in ("Endpoint digits", "h1 of lab", "8501", "r1"):
+        assert text in html, text
 
 
 def test_the_records_of_one_kind(run: railhead.Run) -> None:

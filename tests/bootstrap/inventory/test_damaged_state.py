@@ -36,7 +36,7 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def state(*instances: str) -> str:
     """A file of the backend with these machines."""
-    made: list[Any] = [resource("aws:ec2/instance:Instance", id=one) for one in instances]
+    made: list[Any] = [resource("aws:ec2/instance:Instance", id=id_) for id_ in instances]
     return json.dumps({"version": 3, "checkpoint": {"latest": {"resources": made}}})
 
 

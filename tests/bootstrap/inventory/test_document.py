@@ -46,9 +46,9 @@ def test_what_a_stack_writes_is_known_to_the_last_key() -> None:
                 f"railhead-aws-g4dn-i-0a1b2c3d4e5f6071{i + 7}",
                 f"aws-g4dn-{i}",
                 28800,
-                at,
+                time,
             )
-            for i, at in enumerate(("2026-11-21T18:00:00Z", "2026-11-21T18:00:40Z"), start=1)
+            for i, time in enumerate(("2026-11-21T18:00:00Z", "2026-11-21T18:00:40Z"), start=1)
         ),
         price=ClusterPrice(7.824, "USD", "AWS price list, on demand", "2026-11-01"),
         cluster_id="0a1b2c3d4e5f",

@@ -150,8 +150,8 @@ def test_a_bare_cancel_ends_no_run_of_another_computer(
 ) -> None:
     """Nor the one before it, which was started here."""
     monkeypatch.chdir(home)
-    own, of_others = "20260101-000000-aaaa", "20260102-000000-aaaa"
-    save_run(A.name, own, home / "results" / own)
+    of_ours, of_others = "20260101-000000-aaaa", "20260102-000000-aaaa"
+    save_run(A.name, of_ours, home / "results" / of_ours)
     results = home / "results" / of_others
     local_state.save_run(RunRecord(of_others, A.name, str(results), elsewhere=True))
     for cancel in (attach.last_run, partial(attach.cancel, run_id=None)):

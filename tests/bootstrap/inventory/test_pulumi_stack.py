@@ -208,9 +208,9 @@ def test_a_preview_is_one_document_also_where_the_user_wants_a_stream(
     monkeypatch.setenv("PULUMI_ENABLE_STREAMING_JSON_PREVIEW", "true")
     step = {"op": "delete", "oldState": {"type": "aws:ec2/instance:Instance", "id": "i-1"}}
     stream = "echo '{\"sequence\": 0}'; echo '{\"sequence\": 1}'"
-    one = f"echo {shlex.quote(json.dumps({'steps': [step]}))}"
+    document = f"echo {shlex.quote(json.dumps({'steps': [step]}))}"
     asks = '[ "$PULUMI_ENABLE_STREAMING_JSON_PREVIEW" = true ]'
-    pulumi.answers(preview=f"if {asks}; then {stream}; else {one}; fi")
+    pulumi.answers(preview=f"if {asks}; then {stream}; else {document}; fi")
     assert pulumi_stack.machine_changes("dev", refresh=False).removed == ("i-1",)
 
 

@@ -168,8 +168,8 @@ def test_what_has_no_tags_may_be_of_the_living_one_of_two_clusters_of_its_name()
     lost = replace(machine, id="n", cluster_id="bb")
     network = replace(machine, kind="network", id="net", cluster_id=None, owner=None)
     judge = Judge(Living(stacks={"aa": "dev"}), "ann")
-    for found in ([machine, lost, network], [network, lost, machine]):
-        statuses = {leak.id: leak.status for leak, _ in judge.leaks(SlowArea(), found)}
+    for resources in ([machine, lost, network], [network, lost, machine]):
+        statuses = {leak.id: leak.status for leak, _ in judge.leaks(SlowArea(), resources)}
         assert statuses == {"m": LIVING, "n": LEAKED, "net": LIVING}
     statuses = {leak.id: leak.status for leak, _ in judge.leaks(SlowArea(), [lost, network])}
     assert statuses == {"n": LEAKED, "net": LEAKED}

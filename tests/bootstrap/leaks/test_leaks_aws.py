@@ -99,7 +99,7 @@ def test_a_machine_that_runs_without_a_deadline_of_the_cloud_is_marked(
     if schedule:
         fields = {key: kept[key] for key in ("Name", "FlexibleTimeWindow", "Target")}
         scheduler.create_schedule(**fields, ScheduleExpression=schedule)
-    details = {one.id: one.details for one in run()[0].resources}
+    details = {row.id: row.details for row in run()[0].resources}
     assert ("NO DEADLINE" in details[lost["machine"]]) is marked
     assert "NO DEADLINE" not in details[other["machine"]]
 
@@ -131,7 +131,7 @@ def test_stacks_records_and_other_owners_differ_by_id(run: Run) -> None:
     report, error = run()
     assert error is None
     assert ids(report, LIVING) == lives and ids(report, OTHERS) == bobs
-    ends = {one.end for one in of(report, LIVING).values()}
+    ends = {row.end for row in of(report, LIVING).values()}
     assert ends == {"fab teardown --destroy --stack dev"}
     host = Host("gpu-1", "10.77.0.4", id=bobs["machine"])
     local_state.save_cluster(Inventory("gpu", (host,), cloud="aws", cluster_id=BOBS))
@@ -141,8 +141,8 @@ def test_stacks_records_and_other_owners_differ_by_id(run: Run) -> None:
 def used_here(machine: str, stack: str) -> None:
     """Record a cluster with the id LOST on this computer, as a command that used it."""
     host = Host("gpu-1", "10.77.0.4", id=machine)
-    one = Inventory("gpu", (host,), cloud="aws", stack=stack, cluster_id=LOST)
-    local_state.save_cluster(one)
+    inventory = Inventory("gpu", (host,), cloud="aws", stack=stack, cluster_id=LOST)
+    local_state.save_cluster(inventory)
 
 
 @pytest.mark.parametrize(
@@ -345,8 +345,8 @@ def test_without_credentials_a_cloud_that_a_stack_uses_is_a_failure(
 
 def typed(command: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Commands of the `aws` CLI as calls, by botocore's own description of each service."""
-    for one in command.split(" && "):
-        program, service, operation, *words = shlex.split(one)
+    for part_of_line in command.split(" && "):
+        program, service, operation, *words = shlex.split(part_of_line)
         assert program == "aws"
         service = service.replace("s3api", "s3")
         meta = client(service).meta

@@ -67,7 +67,7 @@ def whole_cluster(
     """Everything that a stack makes, and what people add with its labels; the ids by kind.
 
     `former`: until 0.1.0 a description had neither id nor owner."""
-    own, zone = labels(owner, cluster_id), f"projects/{project}/zones/us-central1-a"
+    tags, zone = labels(owner, cluster_id), f"projects/{project}/zones/us-central1-a"
     region = f"projects/{project}/regions/us-central1"
     more = "" if former else f", id {cluster_id}, owner {owner}"
     description = {"description": f"Railhead cluster gpu{more}"}
@@ -82,21 +82,24 @@ def whole_cluster(
     }
     bucket = f"{name}-{cluster_id}"
     google.buckets[bucket] = {
-        "name": bucket, "project": project, "labels": own, "location": "US-CENTRAL1",
+        "name": bucket, "project": project, "labels": tags, "location": "US-CENTRAL1",
         "timeCreated": "2026-11-20T10:00:00Z",
     }  # fmt: skip
     gpu = {"acceleratorType": "zones/z/acceleratorTypes/nvidia-tesla-t4", "acceleratorCount": 1}
     return {
         "machine": google.add(
-            f"{zone}/instances/{name}-1", labels=own, status="RUNNING", guestAccelerators=[gpu],
+            f"{zone}/instances/{name}-1", labels=tags, status="RUNNING", guestAccelerators=[gpu],
             machineType=f"{zone}/machineTypes/n1-standard-8",
         ),
         "disk": google.add(
-            f"{zone}/disks/{name}-1", labels=own, sizeGb="100", type=f"{zone}/diskTypes/pd-balanced"
+            f"{zone}/disks/{name}-1",
+            labels=tags,
+            sizeGb="100",
+            type=f"{zone}/diskTypes/pd-balanced",
         ),
-        "snapshot": google.add(f"projects/{project}/global/snapshots/{name}", labels=own),
+        "snapshot": google.add(f"projects/{project}/global/snapshots/{name}", labels=tags),
         "address": google.add(
-            f"{region}/addresses/{name}", labels=own, address="198.51.100.9", status="RESERVED"
+            f"{region}/addresses/{name}", labels=tags, address="198.51.100.9", status="RESERVED"
         ),
         "firewall rule": google.add(
             f"projects/{project}/global/firewalls/{name}-ssh", **inside
@@ -258,5 +261,5 @@ def test_a_machine_that_runs_without_a_deadline_of_the_cloud_is_marked(
             f"{zone}/instances/{name}", labels=labels("ann", LOST), status=status,
             scheduling=scheduling, machineType=f"{zone}/machineTypes/n1-standard-8",
         )  # fmt: skip
-    marked = [one.id for one in run()[0].resources if "NO DEADLINE" in one.details]
+    marked = [row.id for row in run()[0].resources if "NO DEADLINE" in row.details]
     assert [id.rpartition("/")[2] for id in marked] == ["gpu-2"]

@@ -44,8 +44,8 @@ def read(monkeypatch: pytest.MonkeyPatch, area: OneArea, *known: Place) -> tuple
     """The state of an area, and how many resources were listed."""
     monkeypatch.setattr(survey, "clouds_with_areas", lambda: ["aws"])
     monkeypatch.setattr(survey, "areas", lambda cloud, places: [area])
-    found = survey.survey(known)
-    (state,), (listing,) = found.areas, found.listings
+    surveyed = survey.survey(known)
+    (state,), (listing,) = surveyed.areas, surveyed.listings
     return state, len(listing.resources)
 
 
@@ -64,9 +64,9 @@ def read(monkeypatch: pytest.MonkeyPatch, area: OneArea, *known: Place) -> tuple
 def test_an_area_that_fails_is_named_and_keeps_what_it_listed(
     monkeypatch: pytest.MonkeyPatch, error: Exception, expected: bool, state: str, listed: int
 ) -> None:
-    found, resources = read(monkeypatch, OneArea(failing(error), expected))
-    assert (found.state, resources) == (state, listed) and found.reason
-    assert found.is_missing == (state != "skipped")
+    area, resources = read(monkeypatch, OneArea(failing(error), expected))
+    assert (area.state, resources) == (state, listed) and area.reason
+    assert area.is_missing == (state != "skipped")
 
 
 def test_an_area_that_hangs_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +77,9 @@ def test_an_area_that_hangs_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> N
         yield DISK
         free.wait(60)
 
-    found, resources = read(monkeypatch, OneArea(hang))
+    area, resources = read(monkeypatch, OneArea(hang))
     free.set()
-    assert (found.state, resources) == ("unreachable", 1)
+    assert (area.state, resources) == ("unreachable", 1)
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_a_cloud_that_does_not_answer_is_named(
 
     monkeypatch.setattr(survey, "clouds_with_areas", lambda: ["aws"])
     monkeypatch.setattr(survey, "areas", refuse)
-    (found,) = survey.survey([Place("aws", "us-east-1")] if known else []).areas
-    assert (found.cloud, found.state) == ("aws", state) and found.reason
+    (area,) = survey.survey([Place("aws", "us-east-1")] if known else []).areas
+    assert (area.cloud, area.state) == ("aws", state) and area.reason

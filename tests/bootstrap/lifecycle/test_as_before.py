@@ -48,7 +48,7 @@ def later(hours: float) -> datetime:
 
 
 def states(inventory: Inventory) -> list[str]:
-    return [one.state for one in base.cloud_of(inventory).instance_states().values()]
+    return [state.state for state in base.cloud_of(inventory).instance_states().values()]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_a_deadline_that_was_moved_later_is_moved_there_again(
     before = replace(before, deadlines={first: moved, second: old[second]})
     as_before.restore(before, inventory, lambda _: None)
     now = cloud.deadlines()
-    for name, wanted in ((first, expected), (second, 1)):
-        at = now[name].at
-        assert at and abs((at - later(wanted)).total_seconds()) < 120
+    for name, expected_hours in ((first, expected), (second, 1)):
+        end = now[name].at
+        assert end and abs((end - later(expected_hours)).total_seconds()) < 120
 
 
 def test_a_running_machine_whose_deadline_has_passed_is_an_error(
@@ -100,8 +100,8 @@ def test_a_running_machine_whose_deadline_has_passed_is_an_error(
 ) -> None:
     assert as_before.deadline_error(inventory) is None
     first, second = (str(host.id) for host in inventory.hosts)
-    for one in (first, second):
-        name = f"railhead-{inventory.name}-{one}"
+    for machine in (first, second):
+        name = f"railhead-{inventory.name}-{machine}"
         found = aws_client("scheduler").get_schedule(Name=name)
         kept = {key: found[key] for key in ("Name", "Target", "FlexibleTimeWindow")}
         past = "at(2026-01-01T00:00:00)"

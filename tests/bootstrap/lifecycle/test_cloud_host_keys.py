@@ -48,7 +48,7 @@ class Telling:
 
     def host_keys(self) -> dict[str, tuple[str, ...]]:
         self.requests += 1
-        return {n: (k,) for n, (at, k) in self.keys.items() if at <= self.time}
+        return {n: (k,) for n, (time, k) in self.keys.items() if time <= self.time}
 
     def _sleep(self, seconds: float) -> None:
         self.time += seconds
@@ -284,9 +284,9 @@ def test_only_the_clusters_own_file_vouches_for_a_machine_in_a_cloud(
 def test_an_injected_pin_that_fails_names_no_way_to_forget_it(sshd: Inventory) -> None:
     """The injected key would only be pinned again."""
     write_pin(f"h1 {key()} i-1 injected")
-    given = replace(sshd.chief, host_key=key(), host_key_source="injected")
+    injected = replace(sshd.chief, host_key=key(), host_key_source="injected")
     copied = pytest.raises(HostsNotReady, match="copy that one's .*known_hosts")
-    with copied as refused, reach.sessions(replace(sshd, hosts=(given,))):
+    with copied as refused, reach.sessions(replace(sshd, hosts=(injected,))):
         pass
     assert "ssh-keygen -R" not in str(refused.value)
 

@@ -202,15 +202,15 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize("left, fine", LEFT.values(), ids=LEFT)
-def test_what_pulumi_leaves_is_reported(stack: Stack, left: list[str], fine: bool) -> None:
-    state = exported(*(resource(kind, id=f"r-{n}") for n, kind in enumerate(left)))
+@pytest.mark.parametrize("remaining, fine", LEFT.values(), ids=LEFT)
+def test_what_pulumi_leaves_is_reported(stack: Stack, remaining: list[str], fine: bool) -> None:
+    state = exported(*(resource(kind, id=f"r-{n}") for n, kind in enumerate(remaining)))
     stack.pulumi.answers(destroy="exit 255", stack_export=state)
     receipt = stack.destroy()
     assert receipt.verified == fine
     (line,) = (line for line in receipt.lines if line.host == "pulumi")
     kept = "all is gone but the bucket, which has objects and is kept"
-    expected = f"in its state: {', '.join(sorted(left)) or 'nothing'}"
+    expected = f"in its state: {', '.join(sorted(remaining)) or 'nothing'}"
     assert (kept if fine else expected) in line.text
 
 
@@ -381,8 +381,8 @@ def left_group(aws_client: Callable[[str], Any]) -> Callable[[], bool]:
         VpcId=ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"],
         TagSpecifications=[{"ResourceType": "security-group", "Tags": tags}],
     )["GroupId"]
-    own = [{"Name": "group-id", "Values": [group]}]
-    return lambda: bool(ec2.describe_security_groups(Filters=own)["SecurityGroups"])
+    filters = [{"Name": "group-id", "Values": [group]}]
+    return lambda: bool(ec2.describe_security_groups(Filters=filters)["SecurityGroups"])
 
 
 STATE_ON_AWS = read_state("dev", {"deployment": {"resources": on_aws(cluster_id=ID)}})
@@ -418,44 +418,29 @@ def test_the_deadlines_of_machines_in_no_state_go_with_the_stack(
     state = read_state("dev", {"deployment": {"resources": on_aws("i-1", cluster_id=ID)}})
     stray = Machine("i-9", "m9", "gone", "us-east-1", "a", "t", None, None, "g4dn", ID)
     destroy_stack._remove_unrecorded(StackMachines(state, None, None, strays=(stray,)))
-    left = [one["Name"] for one in scheduler.list_schedules()["Schedules"]]
-    assert left == ["railhead-other-i-9"]
+    remaining = [schedule["Name"] for schedule in scheduler.list_schedules()["Schedules"]]
+    assert remaining == ["railhead-other-i-9"]
 
 
-def test_a_machine_that_appears_while_pulumi_destroys_is_not_verified(
-    stack: Stack, aws_client: Callable[[str], Any]
+@pytest.mark.parametrize("while_pulumi_runs", [True, False])
+def test_a_machine_that_appears_during_a_destroy_is_not_verified(
+    stack: Stack, aws_client: Callable[[str], Any], while_pulumi_runs: bool
 ) -> None:
-    """A killed `up` may have requested it."""
+    """A killed `up` may have requested it. Before Pulumi runs, it keeps Pulumi from removing the
+    deadlines of such machines."""
     from standins.aws.account import run_instances
 
     instances: list[Any] = []
 
     def appear(_: float) -> None:
-        if stack.destroyed and not instances:
+        if (stack.destroyed if while_pulumi_runs else fake.terminated) and not instances:
             instances.extend(run_instances(tags=TAGS))
 
     fake = StoppingCloud(lambda *_: "gone", costs_now=[], queried=appear)
     receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
-    assert not receipt.verified
-    assert f"{instances[0]['InstanceId']} exists" in "\n".join(receipt.describe())
-
-
-def test_pulumi_removes_nothing_while_machines_appear(
-    stack: Stack, aws_client: Callable[[str], Any]
-) -> None:
-    """It would also remove their deadlines."""
-    from standins.aws.account import run_instances
-
-    instances: list[Any] = []
-
-    def appear(_: float) -> None:
-        if fake.terminated and not instances:
-            instances.extend(run_instances(tags=TAGS))
-
-    fake = StoppingCloud(lambda *_: "gone", costs_now=[], queried=appear)
-    receipt = stack.destroy(fake=fake, state=STATE_ON_AWS)
-    assert instances and not receipt.verified and stack.destroyed == []
-    assert "new machines appeared" in "\n".join(receipt.describe())
+    remains = f"{instances[0]['InstanceId']} exists" if while_pulumi_runs else "machines appeared"
+    assert remains in "\n".join(receipt.describe()) and not receipt.verified
+    assert stack.destroyed == ([DESTROY] if while_pulumi_runs else [])
 
 
 def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(

@@ -30,8 +30,10 @@ HERE = Place("aws", "us-east-1")
 def machine(cluster_id: str = OURS, **tags: str) -> str:
     """An instance with these tags of Railhead; its id."""
     values = {"cluster": "gpu", "stack": "gpu", "owner": "ann", "id": cluster_id, **tags}
-    (one,) = run_instances(1, {"Name": "gpu-1", **{f"railhead:{k}": v for k, v in values.items()}})
-    return str(one["InstanceId"])
+    (machine_id,) = run_instances(
+        1, {"Name": "gpu-1", **{f"railhead:{k}": v for k, v in values.items()}}
+    )
+    return str(machine_id["InstanceId"])
 
 
 @pytest.fixture(autouse=True)
@@ -54,28 +56,28 @@ def record(cluster_id: str = OURS, **values: Any) -> None:
 
 
 def ids(stack: str = "gpu") -> list[str]:
-    return [one.id for one in lost.search(stack).machines]
+    return [machine.id for machine in lost.search(stack).machines]
 
 
 def test_machines_are_found_by_cluster_stack_and_owner() -> None:
-    own = machine()
+    ours = machine()
     for other in ({"owner": "ben"}, {"cluster": "big"}, {"stack": "other"}):
         machine(THEIRS, **other)
-    found = lost.search("gpu")
-    assert [one.id for one in found.machines] == [own] and not found.is_evidence
-    error = found.error()
-    assert own in error.message and "owner ann" in error.message
+    search = lost.search("gpu")
+    assert [each.id for each in search.machines] == [ours] and not search.is_evidence
+    error = search.error()
+    assert ours in error.message and "owner ann" in error.message
     assert error.hint.startswith(f"fab adopt {OURS} ")
 
 
 def test_machines_are_found_by_a_record_without_a_config_file(clone: Path) -> None:
     (clone / "Pulumi.gpu.yaml").unlink()
-    own = machine(owner="ben")
+    ours = machine(owner="ben")
     assert ids() == []
     record()
-    assert ids() == [own] and ids("another") == []
+    assert ids() == [ours] and ids("another") == []
     record(THEIRS, region=None)  # in each region, also there
-    assert ids() == [own]
+    assert ids() == [ours]
 
 
 def test_a_search_without_a_place_or_without_credentials_is_no_evidence(
@@ -96,14 +98,14 @@ def test_a_search_without_a_place_or_without_credentials_is_no_evidence(
 
 
 def test_adopted_machines_are_those_of_a_stack_with_their_id_as_its_name() -> None:
-    own = machine()
+    ours = machine()
     lines: list[str] = []
     adopt(OURS, place=None, owner=None, report=lines.append)
     assert f"fab status --stack {OURS}" in "\n".join(lines)
     adopted = local_state.adopted(OURS)
-    assert adopted and [host.id for host in adopted.hosts] == [own]
+    assert adopted and [host.id for host in adopted.hosts] == [ours]
     assert adopted.target == {"stack": OURS} and adopted.chief.user == "ubuntu"
-    assert adopted.deadlines[0].id == f"railhead-gpu-{own}"
+    assert adopted.deadlines[0].id == f"railhead-gpu-{ours}"
     machines = stack_machines.of_record(adopted)
     assert machines.is_adopted and not machines.undocumented and machines.state.cluster == "gpu"
     assert str(lost.search("gpu").error().hint).startswith(f"fab status --stack {OURS}")
@@ -130,8 +132,8 @@ def test_machines_without_an_owner_are_adopted() -> None:
 def test_an_adopted_cluster_does_not_replace_another_of_its_name() -> None:
     """Two people, one stack name: each cluster keeps its record, its keys and its runs."""
     machine(OURS), machine(THEIRS)
-    for one in (OURS, THEIRS, OURS):
-        adopt(one, place=None, owner="ann", report=lambda _: None)
+    for cluster_id in (OURS, THEIRS, OURS):
+        adopt(cluster_id, place=None, owner="ann", report=lambda _: None)
     assert sorted(local_state.clusters()) == ["gpu", f"gpu-{THEIRS}"]
     theirs = local_state.adopted(THEIRS)
     assert theirs and theirs.deadlines[0].id == f"railhead-gpu-{theirs.chief.id}"
@@ -145,10 +147,10 @@ def test_an_id_that_no_machine_has_names_the_places_that_were_searched() -> None
 
 
 def test_what_exists_with_an_id_is_listed_by_region() -> None:
-    own = machine()
+    ours = machine()
     machine(THEIRS)
-    assert existing(HERE, OURS) == {"us-east-1": [f"gpu-1 ({own}, running)"]}
-    assert existing(Place("aws"), OURS) == {"us-east-1": [f"gpu-1 ({own}, running)"]}
+    assert existing(HERE, OURS) == {"us-east-1": [f"gpu-1 ({ours}, running)"]}
+    assert existing(Place("aws"), OURS) == {"us-east-1": [f"gpu-1 ({ours}, running)"]}
     assert existing(Place("aws", "eu-west-1"), OURS) == {}
     assert existing(Place("local"), OURS) == {}
 
@@ -158,7 +160,7 @@ def test_a_region_that_an_organisation_forbids_hides_no_other(
     refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where all regions refuse, what exists is not known."""
-    own = machine()
+    ours = machine()
     call = aws_client._call
 
     def answer(client: Any, service: str, operation: str, parameters: Any) -> Any:
@@ -173,7 +175,7 @@ def test_a_region_that_an_organisation_forbids_hides_no_other(
         with pytest.raises(Refused):
             existing(Place("aws"), OURS)
     else:
-        assert existing(Place("aws"), OURS) == {"us-east-1": [f"gpu-1 ({own}, running)"]}
+        assert existing(Place("aws"), OURS) == {"us-east-1": [f"gpu-1 ({ours}, running)"]}
 
 
 def test_credentials_of_another_account_are_refused() -> None:

@@ -206,7 +206,7 @@ def test_an_endpoint_starts_the_chief_and_leaves_the_others_stopped(
 
 def rotate_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Let the scripts that change a host key change that of an SSH host of this machine."""
-    own = {
+    variables = {
         key_rotation.KEY: f"{folder}/host_key",
         "/run/sshd.pid": f"{folder}/sshd.pid",
         "/run/systemd/system": "/nowhere",
@@ -214,7 +214,7 @@ def rotate_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
     }
     for name in ("MAKE", "SWITCH"):
         script = getattr(key_rotation, name)
-        for path, replacement in own.items():
+        for path, replacement in variables.items():
             script = script.replace(path, replacement)
         patch.setattr(key_rotation, name, script)
 
@@ -262,8 +262,8 @@ def test_the_deadline_is_armed_before_the_machines_start(operator: Operator) -> 
 def test_a_deadline_of_the_last_start_is_armed_anew(operator: Operator, minutes: int) -> None:
     """It is armed, and would stop the machines in minutes."""
     sky = operator.has("stopped", "stopped")
-    at = datetime.now(timezone.utc) + timedelta(minutes=minutes)
-    sky.armed = Deadline("scheduled-stop", at, "armed", "Sky")
+    end = datetime.now(timezone.utc) + timedelta(minutes=minutes)
+    sky.armed = Deadline("scheduled-stop", end, "armed", "Sky")
     start(operator, sky)
     assert sky.calls == ["arm 8", "start"]
 
@@ -289,8 +289,8 @@ def test_a_start_on_a_budget_has_the_hours_that_it_leaves(
 
 
 def test_without_hours_they_are_those_that_the_stack_was_made_with() -> None:
-    one = DocumentDeadline("scheduled-stop", "s", "h", 9000, "2026-11-21T18:00:00Z")
-    assert deadlines.default_hours(replace(GOLDEN, deadlines=(one,))) == 2.5
+    deadline = DocumentDeadline("scheduled-stop", "s", "h", 9000, "2026-11-21T18:00:00Z")
+    assert deadlines.default_hours(replace(GOLDEN, deadlines=(deadline,))) == 2.5
     assert deadlines.default_hours(replace(GOLDEN, deadlines=())) == 8
 
 

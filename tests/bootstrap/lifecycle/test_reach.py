@@ -41,7 +41,7 @@ class Firewall:
 
 
 @pytest.mark.parametrize(
-    ("own", "output", "hint"),
+    ("address", "output", "hint"),
     [
         ("203.0.113.7", "allows your address (203.0.113.7 is in", "fab status"),
         ("2001:db8::7", "allows your address (2001:db8::7 is in", "fab status"),
@@ -54,8 +54,8 @@ class Firewall:
         (None, "your own address could not be determined", "curl https://"),
     ],
 )
-def test_who_is_let_in_decides_what_to_do(own: str | None, output: str, hint: str) -> None:
-    way = reach.compare_cidrs(OPEN, own)
+def test_who_is_let_in_decides_what_to_do(address: str | None, output: str, hint: str) -> None:
+    way = reach.compare_cidrs(OPEN, address)
     assert output in way.reason
     assert hint in str(way.hint)
 
@@ -154,7 +154,7 @@ def rule(**options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("options", "networks"),
     [
         ({}, ("a",)),
         ({"targetTags": ["ours", "more"]}, ("a",)),
@@ -169,5 +169,5 @@ def rule(**options: Any) -> dict[str, Any]:
         ({"sourceRanges": [], "sourceTags": ["ours"]}, ()),
     ],
 )
-def test_rules_of_gcp_that_let_ssh_in(options: dict[str, Any], found: tuple[str, ...]) -> None:
-    assert gcp_networks([decode(compute.Firewall, rule(**options))], ["ours"], 22) == found
+def test_rules_of_gcp_that_let_ssh_in(options: dict[str, Any], networks: tuple[str, ...]) -> None:
+    assert gcp_networks([decode(compute.Firewall, rule(**options))], ["ours"], 22) == networks

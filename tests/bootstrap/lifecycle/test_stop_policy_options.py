@@ -72,12 +72,12 @@ def test_options_for_a_stop_are_refused_where_no_run_stops_machines(ending: Stop
 
 
 def deadline(hours: float | None, state: str = "armed") -> Deadline:
-    at = None if hours is None else NOW + timedelta(hours=hours)
-    return Deadline("scheduled-stop", at, state, "EventBridge Scheduler", "8 h from each start")
+    end = None if hours is None else NOW + timedelta(hours=hours)
+    return Deadline("scheduled-stop", end, state, "EventBridge Scheduler", "8 h from each start")
 
 
 @pytest.mark.parametrize(
-    "given, hours, output",
+    "present, hours, output",
     [
         (None, 100, ""),
         (deadline(6.5), None, "at 2026-11-21 18:30 UTC, 6.5 h left"),
@@ -87,13 +87,13 @@ def deadline(hours: float | None, state: str = "armed") -> Deadline:
     ],
 )
 def test_a_deadline_that_is_far_enough(
-    given: Deadline | None, hours: float | None, output: str
+    present: Deadline | None, hours: float | None, output: str
 ) -> None:
-    assert output in stop_policy.check_deadline(given, StopPolicy(max_hours=hours), NOW)
+    assert output in stop_policy.check_deadline(present, StopPolicy(max_hours=hours), NOW)
 
 
 @pytest.mark.parametrize(
-    "given, hours, output",
+    "present, hours, output",
     [
         (deadline(1, "MISSING"), None, "deadline of these machines is MISSING"),
         (deadline(-1, "past"), None, "deadline of these machines is past"),
@@ -104,10 +104,10 @@ def test_a_deadline_that_is_far_enough(
         ),
     ],
 )
-def test_a_deadline_that_is_not(given: Deadline, hours: float | None, output: str) -> None:
+def test_a_deadline_that_is_not(present: Deadline, hours: float | None, output: str) -> None:
     with pytest.raises(UsageError, match=output) as caught:
-        stop_policy.check_deadline(given, StopPolicy(max_hours=hours), NOW)
-    hint = "fab stop, then fab start --hours 6.6" if given.fixed else "fab extend --hours HOURS"
+        stop_policy.check_deadline(present, StopPolicy(max_hours=hours), NOW)
+    hint = "fab stop, then fab start --hours 6.6" if present.fixed else "fab extend --hours HOURS"
     assert (caught.value.hint, caught.value.code) == (hint, 2)
 
 

@@ -63,8 +63,8 @@ def test_a_receipt_says_when_the_machines_were_seen_at_rest() -> None:
     (first, *_) = [line for line in receipt.lines if line.host == "m1"]
     seen = int(first.text.partition("EC2 X, at ")[2].partition(")")[0])
     assert 90 <= seen < 110
-    at = datetime.strptime(receipt.at, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=timezone.utc)
-    assert abs((datetime.now(timezone.utc) - at).total_seconds()) < 60
+    time = datetime.strptime(receipt.at, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=timezone.utc)
+    assert abs((datetime.now(timezone.utc) - time).total_seconds()) < 60
 
 
 def test_a_cloud_that_refuses_is_reported_and_its_machines_are_not_verified() -> None:

@@ -331,8 +331,8 @@ def strays(
         (running_instance(), running_instance()),
         running_instance("f" * 12),
     )
-    for one in (made.recorded, *made.left, made.other):
-        add_schedule(made.scheduler, f"railhead-g4dn-{one}")
+    for machine in (made.recorded, *made.left, made.other):
+        add_schedule(made.scheduler, f"railhead-g4dn-{machine}")
     state = exported(*on_aws(made.recorded, cluster_id=ID))
     pulumi.answers(stack_export=state, up="true", refresh="true", preview=previewed())
     yield made
@@ -363,7 +363,7 @@ def test_what_a_killed_up_left_ends_after_a_question(
     with pytest.raises(UsageError, match="nothing was changed"):
         up.up("dev", lambda _: None, yes=False, refresh=False)
     printed = capfd.readouterr().out
-    assert all(one in printed for one in strays.left) and strays.other not in printed
+    assert all(machine in printed for machine in strays.left) and strays.other not in printed
     assert {*strays.left} <= strays.running() and not pulumi.called(*CHANGES)
 
 
@@ -449,19 +449,19 @@ def two_schedules(pulumi: PulumiCommand, aws: Clients, cluster: str, up: list[st
 
 
 def schedules(scheduler: Any) -> list[str]:
-    return sorted(one["Name"] for one in scheduler.list_schedules()["Schedules"])
+    return sorted(schedule["Name"] for schedule in scheduler.list_schedules()["Schedules"])
 
 
 def add_schedule(scheduler: Any, name: str) -> None:
     """A schedule as a stack makes it."""
-    at = datetime.now(timezone.utc) + timedelta(hours=1)
+    end = datetime.now(timezone.utc) + timedelta(hours=1)
     target = {
         "Arn": "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances",
         "RoleArn": "arn:aws:iam::123456789012:role/stop",
         "Input": f'{{"InstanceIds": ["{name.removeprefix("railhead-g4dn-")}"]}}',
     }
     scheduler.create_schedule(
-        Name=name, ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        Name=name, ScheduleExpression=f"at({end:%Y-%m-%dT%H:%M:%S})",
         FlexibleTimeWindow={"Mode": "OFF"}, Target=target,
     )  # fmt: skip
 
