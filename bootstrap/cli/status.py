@@ -100,9 +100,9 @@ class StatusReport:
 
     def add_deadline(self, host: str, deadline: Deadline) -> None:
         """A deadline of a machine."""
-        at = deadline.at.isoformat() if deadline.at else None
-        one = DeadlineStatus(host=host, kind=deadline.kind, state=deadline.state, at=at)
-        self.deadlines.append(one)
+        time = deadline.at.isoformat() if deadline.at else None
+        status = DeadlineStatus(host=host, kind=deadline.kind, state=deadline.state, at=time)
+        self.deadlines.append(status)
 
     def add_host(self, name: str, facts: HostFacts | None, outcome: str) -> None:
         """A host whose machine runs; without facts it was not reached."""

@@ -296,8 +296,8 @@ def test_the_command_reads_and_prints_json(home: Path, capsys: pytest.CaptureFix
         running = answer(capsys, "read", "verbs")
         host = started["hosts"][1]
         assert running["h2"]["running"] and running["h2"]["address"] == host["address"]
-        one = subprocess.run(host["stop"], cwd=ROOT, text=True, capture_output=True)
-        assert list(json.loads(one.stdout)) == ["h2"]
+        process = subprocess.run(host["stop"], cwd=ROOT, text=True, capture_output=True)
+        assert list(json.loads(process.stdout)) == ["h2"]
         states = answer(capsys, "read", "verbs")
         assert {name: state["running"] for name, state in states.items()} == {
             "h1": True,

@@ -193,7 +193,7 @@ def test_the_price_that_the_hint_asks_for_prices_what_is_spent() -> None:
     """The machine ran for 4 hours at an unknown price, then somebody says: 1 USD for the two."""
     begin = NOW - 4 * H
     states = {h.name: InstanceState("running", None, "", "", started=begin) for h in HOSTS}
-    hosts = tuple(replace(one, id=f"i-{one.name}") for one in HOSTS)
+    hosts = tuple(replace(h, id=f"i-{h.name}") for h in HOSTS)
     unknown = replace(limited(), hosts=hosts, price=ours("eu-west-3").price)
     ledger.note(unknown, states, begin)
     with pytest.raises(UsageError, match="unknown: price of g4dn.xlarge in eu-west-3"):

@@ -42,8 +42,8 @@ UNKNOWN = host.documented(
 
 def state(name: str, started: float | None = None, stopped: float | None = None) -> InstanceState:
     """As the cloud reports it; times in hours."""
-    at = [None if hour is None else T0 + hour * H for hour in (started, stopped)]
-    return InstanceState(name, None, "EC2", "", started=at[0], stopped=at[1], created=T0)
+    times = [None if hour is None else T0 + hour * H for hour in (started, stopped)]
+    return InstanceState(name, None, "EC2", "", started=times[0], stopped=times[1], created=T0)
 
 
 def after(*looks: tuple[float, InstanceState]) -> BilledMachine:

@@ -214,12 +214,12 @@ REFUSED: dict[str, tuple[ProgramOptions, ProgramOptions, str]] = {
 }
 
 
-@pytest.mark.parametrize(("run", "given", "message"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("run", "options", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_evaluated_is_refused(
-    project: Path, run: ProgramOptions, given: ProgramOptions, message: str
+    project: Path, run: ProgramOptions, options: ProgramOptions, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        read_evaluation(recorded(project, run), given)
+        read_evaluation(recorded(project, run), options)
 
 
 def test_one_of_several_models_is_named(project: Path) -> None:

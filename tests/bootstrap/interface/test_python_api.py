@@ -205,15 +205,15 @@ def test_the_block_tears_down_also_after_an_error(workflows: Workflows) -> None:
 def test_the_machines_of_a_stack_are_stopped_and_not_destroyed(
     workflows: Workflows, monkeypatch: pytest.MonkeyPatch, machines: bool
 ) -> None:
-    found = SimpleNamespace(inventory=machines or None)
+    status = SimpleNamespace(inventory=machines or None)
     options: list[TeardownOptions] = []
     looked_at: list[Any] = []
-    monkeypatch.setattr(Target, "machines", lambda self: found)
+    monkeypatch.setattr(Target, "machines", lambda self: status)
     monkeypatch.setattr(Target, "status_of", lambda self, machines: looked_at.append(machines))
-    monkeypatch.setattr(tearing_down, "teardown_stack", lambda _, given: options.append(given))
+    monkeypatch.setattr(tearing_down, "teardown_stack", lambda _, chosen: options.append(chosen))
     railhead.Cluster.from_stack("gpu").teardown()
     assert options == [TeardownOptions(yes=True)]
-    assert looked_at == ([found] if machines else []) and workflows.torn_down == []
+    assert looked_at == ([status] if machines else []) and workflows.torn_down == []
 
 
 def test_the_options_of_a_cluster_reach_its_runs(workflows: Workflows) -> None:

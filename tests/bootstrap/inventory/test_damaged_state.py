@@ -44,17 +44,17 @@ def machines() -> list[str]:
     return [machine.id for machine in pulumi_stack.state("gpu").machines]
 
 
-@pytest.mark.parametrize("left", [0, 1, 300])
+@pytest.mark.parametrize("size", [0, 1, 300])
 def test_a_cut_state_is_read_from_the_one_before_it(
-    backend: Path, capsys: pytest.CaptureFixture[str], left: int
+    backend: Path, capsys: pytest.CaptureFixture[str], size: int
 ) -> None:
     cut = backend / "stacks/railhead/gpu.json"
-    cut.write_text(state("i-1", "i-2")[:left])
+    cut.write_text(state("i-1", "i-2")[:size])
     (backend / "stacks/railhead/gpu.json.bak").write_text(state("i-1"))
     (backend / "backups/railhead/gpu/gpu.17.json").write_text(state())
     assert machines() == machines() == ["i-1"]
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 and f"{cut} is not whole ({left} bytes)" in lines[0]
+    assert len(lines) == 2 and f"{cut} is not whole ({size} bytes)" in lines[0]
     assert f"cp {cut}.bak {cut}" in lines[1] and "fab status --stack gpu" in lines[1]
     with pytest.raises(UsageError, match="is not whole"):
         pulumi_stack.refuse_damaged(pulumi_stack.state("gpu"))

@@ -27,17 +27,17 @@ def inventory(aws_client: Clients, monkeypatch: pytest.MonkeyPatch) -> Inventory
     monkeypatch.setattr(base, "POLL_SECONDS", 0.0)
     aws_client("ec2")
     golden = from_document(json.loads((CASES / "documents/cluster-aws.json").read_text()))
-    ids = [one["InstanceId"] for one in run_instances(2)]
+    ids = [instance["InstanceId"] for instance in run_instances(2)]
     hosts = tuple(replace(h, id=i) for h, i in zip(golden.hosts, ids, strict=True))
     made = replace(golden, hosts=hosts, bucket=None, deadlines=(), cluster_id=None)
-    for one in ids:
+    for id_ in ids:
         aws_client("scheduler").create_schedule(
-            Name=f"railhead-{made.name}-{one}", FlexibleTimeWindow={"Mode": "OFF"},
+            Name=f"railhead-{made.name}-{id_}", FlexibleTimeWindow={"Mode": "OFF"},
             ScheduleExpression=f"at({later(1):%Y-%m-%dT%H:%M:%S})",
             Target={
                 "Arn": "arn:aws:scheduler:::aws-sdk:ec2:stopInstances",
                 "RoleArn": "arn:aws:iam::123456789012:role/stop",
-                "Input": json.dumps({"InstanceIds": [one]}),
+                "Input": json.dumps({"InstanceIds": [id_]}),
             },
         )  # fmt: skip
     return made
@@ -102,8 +102,8 @@ def test_a_running_machine_whose_deadline_has_passed_is_an_error(
     first, second = (str(host.id) for host in inventory.hosts)
     for machine in (first, second):
         name = f"railhead-{inventory.name}-{machine}"
-        found = aws_client("scheduler").get_schedule(Name=name)
-        kept = {key: found[key] for key in ("Name", "Target", "FlexibleTimeWindow")}
+        schedule = aws_client("scheduler").get_schedule(Name=name)
+        kept = {key: schedule[key] for key in ("Name", "Target", "FlexibleTimeWindow")}
         past = "at(2026-01-01T00:00:00)"
         aws_client("scheduler").update_schedule(**kept, ScheduleExpression=past)
     aws_client("ec2").stop_instances(InstanceIds=[second])

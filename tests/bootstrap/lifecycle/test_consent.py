@@ -101,8 +101,8 @@ def test_only_the_host_that_has_the_results_is_not_removed(
 ) -> None:
     """Of three: the other ones have none of them."""
     inventory = parse_hosts("h1,h2,h3")
-    own = tuple(replace(host, id=f"i-{host.name}") for host in inventory.hosts)
-    inventory = replace(inventory, hosts=own)
+    machines = tuple(replace(host, id=f"i-{host.name}") for host in inventory.hosts)
+    inventory = replace(inventory, hosts=machines)
     places = tuple(RunHost(name, "10.0.0.1", None, 1) for name in hosts)
     document = run_document(cluster=inventory.name, hosts=places, size=len(places))
     record_run(tmp_path / "r1", document)

@@ -311,8 +311,8 @@ class Strays:
     def running(self) -> set[str]:
         """The machines that run."""
         held = self.ec2.describe_instances()["Reservations"]
-        every = (one for each in held for one in each["Instances"])
-        return {one["InstanceId"] for one in every if one["State"]["Name"] == "running"}
+        instances = (i for reservation in held for i in reservation["Instances"])
+        return {i["InstanceId"] for i in instances if i["State"]["Name"] == "running"}
 
     def with_schedule(self) -> set[str]:
         """The machines that have one."""
