@@ -207,13 +207,7 @@ def test_an_entry_that_is_none_is_refused(clients: Clients, text: str) -> None:
         clients.rates()
 
 
-def test_spot_prices_are_from_the_lowest_to_the_highest_zone(clients: Clients) -> None:
-    clients.machines()
-    clients.spot = [spot("a", "0.321000"), spot("b", "0.3152"), spot("c", "0.332")]
-    assert str(clients.rate(spot=True).amount.text(digits=4)) == "0.3152 to 0.3320 USD"
-
-
-def test_all_pages_of_spot_prices_count(clients: Clients) -> None:
+def test_spot_prices_are_from_the_lowest_to_the_highest_zone_of_all_pages(clients: Clients) -> None:
     clients.machines()
     clients.spot = [spot("a", "0.321000")]
     clients.more_spot = [[], [spot("b", "0.3152"), spot("c", "0.332")]]

@@ -277,6 +277,14 @@ def test_control_characters_do_not_reach_the_log(home: Path) -> None:
     assert "Z abc\n" in file.read_text()
 
 
+@pytest.fixture
+def logs(home: Path) -> Path:
+    """The folder of log files."""
+    folder = home / ".railhead/logs"
+    folder.mkdir(parents=True)
+    return folder
+
+
 def finished_log(folder: Path, second: int, size: int = 10) -> Path:
     """A log file of a process that has ended."""
     path = folder / f"20200101-00{second // 60:02}{second % 60:02}-train-{2**22 + 1}.log"
@@ -285,33 +293,27 @@ def finished_log(folder: Path, second: int, size: int = 10) -> Path:
     return path
 
 
-def test_the_newest_files_are_kept(home: Path) -> None:
-    folder = home / ".railhead/logs"
-    folder.mkdir(parents=True)
-    old = [finished_log(folder, second) for second in range(log.KEPT_FILES + 10)]
+def test_the_newest_files_are_kept(home: Path, logs: Path) -> None:
+    old = [finished_log(logs, second) for second in range(log.KEPT_FILES + 10)]
     with log.command("status", []):
         log.event("a line")
     assert len(log_files(home)) == log.KEPT_FILES
     assert [path.exists() for path in old] == [False] * 11 + [True] * (log.KEPT_FILES - 1)
 
 
-def test_large_files_are_removed_earlier(home: Path) -> None:
-    folder = home / ".railhead/logs"
-    folder.mkdir(parents=True)
-    old = [finished_log(folder, second, size=log.KEPT_BYTES // 4) for second in range(5)]
+def test_large_files_are_removed_earlier(logs: Path) -> None:
+    old = [finished_log(logs, second, size=log.KEPT_BYTES // 4) for second in range(5)]
     with log.command("status", []):
         log.event("a line")
     assert [path.exists() for path in old] == [False, False, True, True, True]
 
 
-def test_the_log_of_a_command_that_runs_is_kept(home: Path) -> None:
-    folder = home / ".railhead/logs"
-    folder.mkdir(parents=True)
-    running = folder / f"20190101-000000-train-{os.getpid()}.log"
+def test_the_log_of_a_command_that_runs_is_kept(logs: Path) -> None:
+    running = logs / f"20190101-000000-train-{os.getpid()}.log"
     running.touch()
     for second in range(log.KEPT_FILES):
-        finished_log(folder, second)
-    log.remove_old(folder)
+        finished_log(logs, second)
+    log.remove_old(logs)
     assert running.exists()
 
 

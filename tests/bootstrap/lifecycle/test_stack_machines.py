@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from places import CASES
 from standins.pulumi_command import PulumiCommand, exported
-from standins.sites import gcp
+from standins.sites import GcpSite, gcp
 
 from bootstrap.cli.status import unread_timers
 from bootstrap.clouds.base import InstanceState
@@ -227,47 +228,51 @@ def test_a_state_on_google_cloud() -> None:
     assert read.machines == (StateMachine(path, "t4-1", "us-central1-a", "1.2.3.4", "10.1.2.3"),)
 
 
+@pytest.fixture
+def site(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcpSite]:
+    """The machines of a stack in Google Cloud."""
+    pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
+    with gcp(monkeypatch) as site:
+        yield site
+
+
+def on_google(cluster_id: str | None, *machines: dict[str, Any]) -> str:
+    """What `pulumi stack export` prints of a stack in Google Cloud."""
+    provider = {"project": "p-1", "region": "us-central1"}
+    return exported(
+        resource("pulumi:providers:gcp", "t4", custom=True, id="p", inputs=provider),
+        resource(STASH, "cluster-id", outputs={"output": cluster_id}),
+        *machines,
+    )
+
+
 def test_a_zone_out_of_reach_hides_no_machine_of_the_others(
-    pulumi: PulumiCommand, home: Path
+    pulumi: PulumiCommand, site: GcpSite
 ) -> None:
     """Pulumi was killed before it recorded the machines: no command would stop them."""
-    pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
-    with pytest.MonkeyPatch.context() as patch, gcp(patch) as site:
-        provider = {"project": "p-1", "region": "us-central1"}
-        state = exported(
-            resource("pulumi:providers:gcp", "t4", custom=True, id="p", inputs=provider),
-            resource(STASH, "cluster-id", outputs={"output": site.inventory.cluster_id}),
-        )
-        pulumi.answers(stack_export=state)
-        site.lose_zone("europe-west4-a")
-        machines = find("dev")
-        ids = {host.id for host in site.inventory.hosts}
+    pulumi.answers(stack_export=on_google(site.inventory.cluster_id))
+    site.lose_zone("europe-west4-a")
+    machines = find("dev")
+    ids = {host.id for host in site.inventory.hosts}
     assert {machine.id for machine in machines.strays} == ids and len(names(machines)) == 2
     assert "zones/europe-west4-a" in machines.unlisted
 
 
 @pytest.mark.parametrize("lost", ["", "europe-west4-a"], ids=["", "a zone is out of reach"])
 def test_a_machine_that_another_stack_has_under_its_name_by_now_is_left_alone(
-    pulumi: PulumiCommand, home: Path, lost: str
+    pulumi: PulumiCommand, site: GcpSite, lost: str
 ) -> None:
     """A teardown broke off when its machine was gone, and a colleague has created one of the same
     name: for Google Cloud, and for Pulumi, it is the same."""
-    pytest.importorskip("googleapiclient", reason="scripts/setup --dev installs it")
-    with pytest.MonkeyPatch.context() as patch, gcp(patch) as site:
-        provider = {"project": "p-1", "region": "us-central1"}
-        state = exported(
-            resource("pulumi:providers:gcp", "t4", custom=True, id="p", inputs=provider),
-            resource(STASH, "cluster-id", outputs={"output": "f" * 12}),
-            resource(GCP_INSTANCE, "host-1", custom=True, id=site.inventory.chief.id),
+    machine = resource(GCP_INSTANCE, "host-1", custom=True, id=site.inventory.chief.id)
+    pulumi.answers(stack_export=on_google("f" * 12, machine), destroy="true")
+    if lost:
+        site.lose_zone(lost)
+    with pytest.raises(UsageError, match=r"host-1 of stack dev is gone") as caught:
+        destroy.teardown_stack(
+            find("dev"), discard=True, destroyed=True, yes=True, with_bucket=False
         )
-        pulumi.answers(stack_export=state, destroy="true")
-        if lost:
-            site.lose_zone(lost)
-        with pytest.raises(UsageError, match=r"host-1 of stack dev is gone") as caught:
-            destroy.teardown_stack(
-                find("dev"), discard=True, destroyed=True, yes=True, with_bucket=False
-            )
-        assert site.changes == [] and pulumi.called("destroy") == []
+    assert site.changes == [] and pulumi.called("destroy") == []
     assert f"::{GCP_INSTANCE}::host-1" in caught.value.hint
 
 
