@@ -90,6 +90,8 @@ def numpy_archives_and_arrays(folder: Path) -> None:
     assert load("numpy", folder / "a").inputs.shape == (4, 4, 1)
     assert load("numpy", folder / "b", task="binary").inputs.shape == (16,)
     assert shapes(load("numpy", folder / "c.npz")) == [18, 2, 3]
+    given = givens(train=folder / "a", validation=folder / "a", test=folder / "c.npz")
+    assert shapes(splits.load(TrainConfig(data="numpy"), given)) == [20, 20, 3]
     np.savez(folder / "a/d.npz", x=x, y=y[:9])
     with refused("d.npz has 20 inputs, but 9 labels"):
         load("numpy", folder / "a")

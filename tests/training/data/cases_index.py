@@ -82,6 +82,19 @@ def each_record_is_read_once_by_any_number_of_replicas_in_both_modes(folder: Pat
     for mode, size in (("file", 1), ("stream", 2), ("file", 3)):
         assert epoch(train_of(folder, mode), size) == [n + 0.5 for n in range(40)]
     assert command("verify", str(folder))[0] == 0
+    schema = manifest.load(Folder(folder)).schema
+    assert (schema.lowest_label, schema.highest_label) == (0, 2), "of all files, not of the last"
+
+
+@case
+def a_record_that_is_too_long_is_named_wherever_it_is(folder: Path) -> None:
+    records = tables(range(3))
+    written(
+        folder / "part-00000-of-00001", [*records, example(x=[1.0, 2.0], y=[1], name=b"a" * 500)]
+    )
+    with replaced(index, LARGEST=400):
+        code, printed = command("index", str(folder), *SET)
+    assert code == 1 and "has a record of 5" in printed and "more than 400" in printed
 
 
 @case
