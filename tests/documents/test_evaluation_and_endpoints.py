@@ -87,6 +87,14 @@ def test_what_does_not_fit_is_left_out_and_what_follows_is_read() -> None:
     assert decode(Record, {"rank": True}).rank is None, "true is not rank 1"
 
 
+def test_an_endpoint_on_a_port_that_no_host_has_is_refused() -> None:
+    for port in (0, 65_536, None):
+        with pytest.raises(Malformed, match="port"):
+            decode(EndpointDocument, {**kept("endpoint"), "port": port})
+        with pytest.raises(Malformed, match="port"):
+            decode(Deployed, {**kept("deployed"), "port": port})
+
+
 def test_the_highest_version_that_serves_is_the_one_of_the_endpoint() -> None:
     ready = [{"version": version, "state": "AVAILABLE"} for version in ("9", "10")]
     ended = {"version": "11", "state": "END", "status": {"error_message": "no such op"}}

@@ -104,6 +104,8 @@ def test_adopted_machines_are_those_of_a_stack_with_their_id_as_its_name() -> No
     assert f"fab status --stack {OURS}" in "\n".join(lines)
     adopted = local_state.adopted(OURS)
     assert adopted and [host.id for host in adopted.hosts] == [ours]
+    known = stack_records.find(OURS)
+    assert known and {i: one.name for i, one in known.machines.items()} == {ours: "gpu-1"}
     assert adopted.target == {"stack": OURS} and adopted.chief.user == "ubuntu"
     assert adopted.deadlines[0].id == f"railhead-gpu-{ours}"
     machines = stack_machines.of_record(adopted)

@@ -104,6 +104,7 @@ def test_a_strategy_of_one_host_is_refused_over_two(strategy: str) -> None:
         ),
         ({"strategy": "auto", "script": True}, "^--strategy auto is for the built-in training"),
         ({"servers": 2}, "^--ps is for --strategy parameter-server"),
+        ({"launcher": "tensorflow", "strategy": "mirrored", "servers": 1}, "^--ps is for "),
         ({"strategy": "auto", "servers": 1}, "--ps is for --strategy parameter-server"),
         (
             {"keras": KERAS_2},

@@ -220,10 +220,19 @@ def test_doubtful_labels_are_counted(tmp_path: Path) -> None:
     assert "'Yes' (10) and 'yes' (5)" in texts[0]
 
 
+def test_the_weight_of_a_row_is_left_out_with_it(tmp_path: Path) -> None:
+    rows = ("n,b,w,label", "1,2,0.5,x", "2,,3,y", "3,4,7,y", ",5,9,x", "5,6,1,x")
+    (tmp_path / "train.csv").write_text("\n".join(rows))
+    found = read(tmp_path, missing="drop", sample_weights="w")["train"]
+    assert found.columns == ("n", "b") and found.values.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert found.factors.tolist() == [0.5, 7, 1] and found.labels.tolist() == [0, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("labels", "message", "refused"),
     [
         (np.arange(30) % 3 + 1, "1 of 4 classes have no sample: 0", False),
+        (np.minimum(np.arange(30), 24) // 2 * 2, "12 of 25 classes have no sample: 1, 3, 5", False),
         (np.arange(30) * 1000 + 500, "and 30 of them occur: is it task=regression?", True),
     ],
 )
