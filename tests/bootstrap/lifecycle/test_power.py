@@ -175,12 +175,15 @@ def test_an_injected_key_is_changed_as_soon_as_its_machine_answers(
     rotate_in(first.folder, operator.patch)
     answers_at(sky, 20, ONE)
     status = target(stack="dev").status()
-    power.ensure_running(status, lambda _: None, start_them=True, clock=sky.clock())
+    lines = list[str]()
+    power.ensure_running(status, lines.append, start_them=True, clock=sky.clock())
     after = first.public_key
     assert after != before and sky.time >= 20
     assert [line[1:] for line in cloud_host_keys.pin_fields(GOLDEN) if line[0] == ONE] == [
         [*after.split(), "i-1"]
     ]
+    stored = [line for line in lines if line.startswith("host keys are not stored in ")]
+    assert len(stored) == 1, "nobody may write the bucket here; other computers would read it"
 
 
 def test_an_endpoint_starts_the_chief_and_leaves_the_others_stopped(

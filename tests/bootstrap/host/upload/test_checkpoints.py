@@ -187,6 +187,15 @@ def test_one_host_without_a_file_of_a_script_is_named(run: Run) -> None:
     restore._refuse_lost(sessions, run, source)
 
 
+def test_a_download_of_which_each_file_was_damaged_starts_no_run(run: Run) -> None:
+    """It would begin at step 0, as if it had no checkpoint."""
+    files = checkpoints.Checkpoints("in the bucket", (("a.h5", 1),))
+    source = restore.CheckpointSource(run, files, "bucket")
+    sessions: Any = {"h1": Placed("h1")}
+    with pytest.raises(HostsFailed, match="the checkpoints did not reach all hosts"):
+        restore._refuse_lost(sessions, run, source)
+
+
 def test_incomplete_checkpoints_here_are_not_sent(session: Session, run: Run) -> None:
     facts = session.facts()
     session.start_agent(facts.python or "")

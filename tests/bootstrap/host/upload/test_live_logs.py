@@ -230,6 +230,7 @@ HOSTILE = {
     "a negative begin": b'{"begin": -1, "at": 1.0}\n',
     "a time that is no number": b'{"begin": 0, "at": "now"}\n',
     "a time after all calendars": b'{"begin": 0, "at": 1e300}\n',
+    "a time after the year 9999": b'{"begin": 0, "at": 1e12}\n',
 }
 
 
