@@ -45,9 +45,11 @@ def idx_files_plain_and_gz(folder: Path) -> None:
 def idx_files_that_are_wrong_are_named(folder: Path) -> None:
     mnist_folder(folder / "a")
     images = folder / "a/train-images-idx3-ubyte"
-    images.write_bytes(images.read_bytes()[:-1])
-    with refused("train-images-idx3-ubyte", "39199 bytes of data"):
-        load("mnist", folder / "a")
+    whole = images.read_bytes()
+    for content, size in ((whole[:-1], 39199), (whole + b"\0", 39201)):
+        images.write_bytes(content)
+        with refused("train-images-idx3-ubyte", f"{size} bytes of data"):
+            load("mnist", folder / "a")
     images.write_bytes(b"\x89PNG")
     with refused("train-images-idx3-ubyte is not an IDX file"):
         load("mnist", folder / "a")
