@@ -190,6 +190,17 @@ def test_each_wrong_bit_of_an_offset_is_found(tmp_path: Path) -> None:
             manifest.verify(Folder(folder))
 
 
+def test_a_shard_that_has_grown_is_found(tmp_path: Path) -> None:
+    """Its first bytes are those of the manifest."""
+    folder = tmp_path / "a"
+    make_shards(folder, shards=2)
+    shard = sorted(folder.glob("*.tfrecord"))[1]
+    size = shard.stat().st_size
+    shard.write_bytes(shard.read_bytes() + b"x")
+    with pytest.raises(DataError, match=f"{shard} has {size + 1} bytes, the manifest says {size}"):
+        manifest.verify(Folder(folder))
+
+
 def test_offsets_of_an_older_manifest_are_verified(tmp_path: Path) -> None:
     folder = tmp_path / "a"
     make_shards(folder)
