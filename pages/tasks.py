@@ -163,7 +163,7 @@ def evaluation() -> str:
 def xids() -> str:
     """The Xids that `fab health` explains."""
     rows = [
-        (number, meaning.what, f"{'note: ' * meaning.harmless}{_remedy(meaning.todo)}")
+        (number, meaning.problem, f"{'note: ' * meaning.harmless}{_remedy(meaning.todo)}")
         for number, meaning in XIDS.items()
     ]
     return table(("Xid", "meaning", "what to do"), rows)

@@ -17,22 +17,22 @@ KINDS = {1: "compute", 2: "sm"}  # PTX, which the driver compiles; machine code
 def codes(library: bytes) -> frozenset[str]:
     """Architecture names: sm_70 is machine code, compute_80 is PTX, for later GPUs."""
     architectures: set[str] = set()
-    at = library.find(MAGIC)
-    while at >= 0:
-        architectures.update(_entries(library, at))
-        at = library.find(MAGIC, at + 1)
+    offset = library.find(MAGIC)
+    while offset >= 0:
+        architectures.update(_entries(library, offset))
+        offset = library.find(MAGIC, offset + 1)
     return frozenset(architectures)
 
 
-def _entries(library: bytes, at: int) -> Iterator[str]:
-    if at + HEADER.size > len(library):
+def _entries(library: bytes, offset: int) -> Iterator[str]:
+    if offset + HEADER.size > len(library):
         return
-    _, _, header, size = HEADER.unpack_from(library, at)
-    end = min(at + header + size, len(library))
-    at += header
-    while at + ENTRY.size <= end:
-        kind, _, header, size, gpu = ENTRY.unpack_from(library, at)
+    _, _, header, size = HEADER.unpack_from(library, offset)
+    end = min(offset + header + size, len(library))
+    offset += header
+    while offset + ENTRY.size <= end:
+        kind, _, header, size, gpu = ENTRY.unpack_from(library, offset)
         if kind not in KINDS:
             return
         yield f"{KINDS[kind]}_{gpu}"
-        at += header + size
+        offset += header + size

@@ -216,10 +216,10 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         "grep -a railhead: ~/.ssh/authorized_keys",
         lambda out: frozenset(lines(out)),
     ),
-    "run_processes": (_PROCESSES, lambda out: marked.found(out, OF_RUNS)),
+    "run_processes": (_PROCESSES, lambda out: marked.processes(out, OF_RUNS)),
     "standbys": (
         _PROCESSES,
-        lambda out: frozenset(process.run_id for process in marked.found(out, OF_STANDBYS)),
+        lambda out: frozenset(process.run_id for process in marked.processes(out, OF_STANDBYS)),
     ),
 }
 FACTS = {**_HOST, **system.FACTS, **gpu.FACTS}

@@ -36,7 +36,7 @@ def search(names: Sequence[str]) -> str:
     return _SEARCH.replace("NAMES", "|".join(names))
 
 
-def found(out: str, name: str) -> tuple[RunProcess, ...]:
+def processes(out: str, name: str) -> tuple[RunProcess, ...]:
     """The processes of this home that have a variable of this name, whose value is an id. Any
     process may claim to be one, so an id that is not a name is ignored."""
     home, *variables = out.lstrip("\n").split("\n")

@@ -21,7 +21,7 @@ CATALOG = "look it up: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-c
 class Meaning:
     """What an Xid means and what to do; `harmless` ones do not disturb a run."""
 
-    what: str
+    problem: str
     todo: str
     harmless: bool = False
 

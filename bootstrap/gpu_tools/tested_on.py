@@ -95,8 +95,8 @@ def record(path: Path) -> Record:
     except ValueError as error:
         raise RailheadError(f"{path} is not a JSON document: {error}") from None
     hint = f"{' or '.join(MAKERS.values())}   # writes it again"
-    what = f"{path} is not a record of tested-on"
-    return decode(Record, document, what=what, error=partial(RailheadError, hint=hint))
+    subject = f"{path} is not a record of tested-on"
+    return decode(Record, document, what=subject, error=partial(RailheadError, hint=hint))
 
 
 def machines(root: Path = REPO) -> list[Machine]:
@@ -122,8 +122,10 @@ def read(path: Path) -> Machine:
     Raises:
         RailheadError: it is not a GPU record.
     """
-    what, hint = f"{path} is not a complete GPU record", f"{MAKERS[GPU]}   # writes it again"
-    return decode(Machine, record(path).content, what=what, error=partial(RailheadError, hint=hint))
+    subject, hint = f"{path} is not a complete GPU record", f"{MAKERS[GPU]}   # writes it again"
+    return decode(
+        Machine, record(path).content, what=subject, error=partial(RailheadError, hint=hint)
+    )
 
 
 def row(tested: Sequence[Machine]) -> str:
@@ -156,7 +158,7 @@ def cloud_row(root: Path = REPO) -> str:
     files = {name: root / FOLDER / f"{name}.json" for name in CLOUDS}
     seen = {name: record(path) for name, path in files.items() if path.exists()}
     ran = ["Pulumi's engine and the API calls, against stand-ins"]
-    ran += [_in_account(name, one) for name, one in seen.items()]
+    ran += [_in_account(name, cloud_record) for name, cloud_record in seen.items()]
     without = [f"an account of {title}" for name, title in CLOUDS.items() if name not in seen]
     never = " or ".join(without) if seen else "a real account"
     return f"| AWS, Google Cloud | {'; '.join(ran)} | {never or 'other machines'} |\n"

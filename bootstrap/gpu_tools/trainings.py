@@ -76,8 +76,8 @@ def processes(python: Path, strategy: str, gpus: int, results: Path) -> list[Pro
 def worker(addresses: Sequence[str], index: int, gpus: int) -> dict[str, str]:
     """The variables of one worker: TF_CONFIG, and its part of the GPUs."""
     task = {"cluster": {"worker": list(addresses)}, "task": {"type": "worker", "index": index}}
-    own = range(index, gpus, len(addresses))
-    devices = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, own))} if gpus else {}
+    indices = range(index, gpus, len(addresses))
+    devices = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, indices))} if gpus else {}
     return {"TF_CONFIG": json.dumps(task), **devices}
 
 
@@ -85,7 +85,7 @@ def free_ports(count: int) -> list[int]:
     """Different ports that are free now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in sockets]
+        return [server.getsockname()[1] for server in sockets]
 
 
 def run_together(started: Sequence[Process]) -> str:

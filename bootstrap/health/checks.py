@@ -33,7 +33,7 @@ class Finding:
     `stops_links`: an all-reduce would fail or hang."""
 
     host: str
-    what: str
+    problem: str
     action: Hint | Command | str
     counts: bool = True
     stops_links: bool = False
@@ -112,13 +112,13 @@ def gpu_findings(name: str, facts: HostFacts) -> Iterator[Finding]:
     if not cards or cards == shown:
         return
     output = f": {facts.gpu.smi.splitlines()[0]}" if facts.gpu.smi else ""
-    what = f"{count(cards, 'GPU')} on the PCI bus, {shown or 'none'} by nvidia-smi{output}"
+    problem = f"{count(cards, 'GPU')} on the PCI bus, {shown or 'none'} by nvidia-smi{output}"
     action = Hint("restart the machine; if a GPU is still missing, use another machine")
     if facts.gpu.driver is None:
         action = Hint(
             Command("bootstrap"), "   # installs the driver; with --system on ad-hoc hosts"
         )
-    yield Finding(name, what, action)
+    yield Finding(name, problem, action)
 
 
 def error_findings(name: str, errors: Errors) -> Iterator[Finding]:
@@ -128,22 +128,22 @@ def error_findings(name: str, errors: Errors) -> Iterator[Finding]:
         if memory.reset:
             yield Finding(name, f"{card}: the driver reports that it requires a reset", action)
         if memory.uncorrected:
-            what = f"{card}: {count(memory.uncorrected, 'memory error')} that ECC cannot correct"
+            problem = f"{card}: {count(memory.uncorrected, 'memory error')} that ECC cannot correct"
             again = f"{action}; if they come back, use another machine"
-            yield Finding(name, what, again)
+            yield Finding(name, problem, again)
         if memory.pending:
             yield Finding(name, f"{card}: bad memory will be disabled at the next reset", action)
         if memory.failed:
-            what = f"{card}: bad memory could not be disabled"
-            yield Finding(name, what, "use another machine: this card is broken")
+            problem = f"{card}: bad memory could not be disabled"
+            yield Finding(name, problem, "use another machine: this card is broken")
     for xid in errors.xids or ():
         meaning = xid.meaning
         times = f", {xid.times} times" if xid.times > 1 else ""
-        what = f"GPU {xid.bus}: Xid {xid.number}{times}: {meaning.what}"
-        yield Finding(name, what, meaning.todo.format(bus=xid.bus), counts=not meaning.harmless)
+        problem = f"GPU {xid.bus}: Xid {xid.number}{times}: {meaning.problem}"
+        yield Finding(name, problem, meaning.todo.format(bus=xid.bus), counts=not meaning.harmless)
     if errors.xids is None:
-        what = "the kernel's log cannot be read: Xid errors would not be seen"
-        yield Finding(name, what, "let this user read it: adduser ... adm", counts=False)
+        problem = "the kernel's log cannot be read: Xid errors would not be seen"
+        yield Finding(name, problem, "let this user read it: adduser ... adm", counts=False)
 
 
 def clock_findings(clocks: Mapping[str, ClockOffset]) -> Iterator[Finding]:
@@ -152,24 +152,28 @@ def clock_findings(clocks: Mapping[str, ClockOffset]) -> Iterator[Finding]:
     skews = [clock.skew for clock in clocks.values()]
     if len(clocks) > 1 and len(off) == len(clocks) and max(skews) - min(skews) < CLOCK_LIMIT:
         skew = shown_skew(-median_low(skews))
-        what = f"this computer's clock is {skew}, compared with every host's"
-        yield Finding(THIS_MACHINE, what, "set this computer's clock: timedatectl set-ntp true")
+        problem = f"this computer's clock is {skew}, compared with every host's"
+        yield Finding(THIS_MACHINE, problem, "set this computer's clock: timedatectl set-ntp true")
         return
     for name, clock in off.items():
         skew = shown_skew(clock.skew)
-        what = f"its clock is {skew}, compared with this computer's; {CLOCK_LIMIT:g} s is allowed"
-        yield Finding(name, what, "on the host, as root: timedatectl set-ntp true")
+        problem = (
+            f"its clock is {skew}, compared with this computer's; {CLOCK_LIMIT:g} s is allowed"
+        )
+        yield Finding(name, problem, "on the host, as root: timedatectl set-ntp true")
 
 
 def capacity_findings(name: str, disk: int, memory: int, ranks: int) -> Iterator[Finding]:
     """Too little free disk or memory (bytes) for a run with so many ranks on the host."""
     if disk < DISK_LIMIT:
-        what = f"{size(disk)} free on the disk of its home, at least {size(DISK_LIMIT)} are needed"
-        yield Finding(name, what, Command("exec", cmd="du -xh ~ | sort -h | tail"))
+        problem = (
+            f"{size(disk)} free on the disk of its home, at least {size(DISK_LIMIT)} are needed"
+        )
+        yield Finding(name, problem, Command("exec", cmd="du -xh ~ | sort -h | tail"))
     if memory < MEMORY_LIMIT * ranks:
         need = f"at least {size(MEMORY_LIMIT * ranks)} are needed for {count(ranks, 'rank')}"
-        what = f"{size(memory)} of memory free, {need}"
-        yield Finding(name, what, Command("exec", cmd="ps aux --sort -rss | head"))
+        problem = f"{size(memory)} of memory free, {need}"
+        yield Finding(name, problem, Command("exec", cmd="ps aux --sort -rss | head"))
 
 
 # --- Checks with TensorFlow and Horovod ----------------------------------------------------
@@ -180,14 +184,14 @@ def fallback_findings(
 ) -> Iterator[Finding]:
     """The framework does not load, or sees fewer GPUs than the driver, so it would use the CPU."""
     if bench.gpus is None:
-        what = f"the runtime's {framework} does not run: {bench.output}"
-        yield Finding(name, what, Command("bootstrap"), stops_links=True)
+        problem = f"the runtime's {framework} does not run: {bench.output}"
+        yield Finding(name, problem, Command("bootstrap"), stops_links=True)
     elif bench.gpus < len(facts.gpus):
         sees = "no GPU: it would train on the CPU" if not bench.gpus else f"only {bench.gpus}"
-        what = f"{count(len(facts.gpus), 'GPU')} by nvidia-smi, {framework} sees {sees}"
+        problem = f"{count(len(facts.gpus), 'GPU')} by nvidia-smi, {framework} sees {sees}"
         output = f" ({bench.output})" if bench.output else ""
         action = Hint(Command("plan"), "   # which runtime and driver it has, and why")
-        yield Finding(name, what + output, action, stops_links=True)
+        yield Finding(name, problem + output, action, stops_links=True)
 
 
 def speed_findings(
@@ -198,17 +202,17 @@ def speed_findings(
     for name, bench in tensorflow_readings.items():
         for device in bench.devices:
             if not device.right:
-                what = f"{device.name}: a product of matrices was wrong"
-                yield Finding(name, what, "use another machine: this device is broken")
+                problem = f"{device.name}: a product of matrices was wrong"
+                yield Finding(name, problem, "use another machine: this device is broken")
     slowest = {name: bench.slowest for name, bench in tensorflow_readings.items() if bench.devices}
     if len({machines[name] for name in slowest}) < 2:
         return
     usual = median_low([x.seconds for x in slowest.values()])
     for name, device in slowest.items():
         if device.seconds > SLOW * usual:
-            what = f"{device.name}: {times(device.seconds, usual)} the time of the median host"
+            problem = f"{device.name}: {times(device.seconds, usual)} the time of the median host"
             look = Hint("find out who else uses it: ", Command("exec", cmd="uptime; nvidia-smi"))
-            yield Finding(name, what, look)
+            yield Finding(name, problem, look)
 
 
 def pair_findings(pairs: Mapping[tuple[str, str], float]) -> Iterator[Finding]:
@@ -216,11 +220,11 @@ def pair_findings(pairs: Mapping[tuple[str, str], float]) -> Iterator[Finding]:
     if len(pairs) < 3:
         return
     good = sorted(pairs.values())[3 * len(pairs) // 4]
-    for (one, other), rate in pairs.items():
+    for (first, second), rate in pairs.items():
         if rate * SLOW < good:
-            what = f"{size(rate)}/s between them, good pairs reach {size(good)}/s"
+            problem = f"{size(rate)}/s between them, good pairs reach {size(good)}/s"
             action = "check their network: the same zone, the same machine type, no other traffic"
-            yield Finding(f"{one} and {other}", what, action)
+            yield Finding(f"{first} and {second}", problem, action)
 
 
 def pairs_of(hosts: Sequence[str]) -> list[tuple[str, str]]:

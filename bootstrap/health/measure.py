@@ -179,7 +179,7 @@ def refuse_cpu_fallback(cluster: ConnectedCluster) -> None:
         }
     if any(findings.values()):
         outcomes = {
-            n: "\n".join(f"{x.what}\ndo: {x.action}" for x in xs) for n, xs in findings.items()
+            n: "\n".join(f"{x.problem}\ndo: {x.action}" for x in xs) for n, xs in findings.items()
         }
         raise HostsNotReady(
             "not every GPU would be used: nothing was started",
@@ -234,7 +234,7 @@ def _link_check(cluster: SurveyedCluster, pairs: list[tuple[str, str]]) -> RunRe
     for peer in cluster.peers:
         first[peer.name] = ranks
         ranks += peer.slots
-    arg = json.dumps([[first[one], first[other]] for one, other in pairs])
+    arg = json.dumps([[first[host], first[peer]] for host, peer in pairs])
     program = Script("script", LINKS.name, (arg,))
     return RunRequest(RunOptions(script=True), program, pack_file(LINKS), {})
 
@@ -260,18 +260,18 @@ def first_failure(tail: Sequence[str], peers: Sequence[Peer]) -> str:
 
     mpirun puts a tag before each piece of a rank's output; ranks do not end lines with a newline.
     """
-    own, *tagged = TAG.split("\n".join(tail))
+    messages, *tagged = TAG.split("\n".join(tail))
     output: dict[int, str] = {}
     for rank, text in zip(tagged[::2], tagged[1::2], strict=True):
         piece, _, rest = text.partition("\n")
         output[int(rank)] = output.get(int(rank), "") + piece
-        own += rest
+        messages += rest
     hosts = [peer.name for peer in peers for _ in range(peer.slots)]
-    match = FIRST_ENDED.search(own)
+    match = FIRST_ENDED.search(messages)
     first = int(match[1] or match[2] or match[3]) if match else len(hosts)
     if first < len(hosts):
-        return f", first on {hosts[first]}\n{_last(output.get(first, own))}"
-    return f"\n{_last(own)}"
+        return f", first on {hosts[first]}\n{_last(output.get(first, messages))}"
+    return f"\n{_last(messages)}"
 
 
 def _last(text: str) -> str:

@@ -98,22 +98,22 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def reduction_lines(reduction: Reduction, hosts: Sequence[str]) -> list[str]:
     """The all-reduce with both bandwidths; for more than two hosts also the pairs."""
-    what = f"all-reduce of {size(reduction.size)} over {count(reduction.ranks, 'rank')}"
+    title = f"all-reduce of {size(reduction.size)} over {count(reduction.ranks, 'rank')}"
     rates = f"{size(reduction.algorithm)}/s (bytes / time), {size(reduction.bus)}/s on the wire"
-    lines = [f"{what}: {reduction.seconds * 1000:.1f} ms, {rates} (times 2(n-1)/n)"]
+    lines = [f"{title}: {reduction.seconds * 1000:.1f} ms, {rates} (times 2(n-1)/n)"]
     return lines + (matrix(reduction.pairs, hosts) if reduction.pairs else [])
 
 
 def matrix(pairs: Mapping[tuple[str, str], float], hosts: Sequence[str]) -> list[str]:
     """A table of the bandwidth between each measured pair of hosts, and the slowest pair."""
-    both = {**pairs, **{(other, one): rate for (one, other), rate in pairs.items()}}
+    both = {**pairs, **{(peer, host): rate for (host, peer), rate in pairs.items()}}
     rows = [["pairs", *hosts]]
-    for one in hosts:
-        rates = [both.get((one, other)) for other in hosts]
-        rows.append([one, *(f"{size(rate)}/s" if rate else "." for rate in rates)])
-    one, other = min(pairs, key=lambda pair: pairs[pair])
+    for host in hosts:
+        rates = [both.get((host, other)) for other in hosts]
+        rows.append([host, *(f"{size(rate)}/s" if rate else "." for rate in rates)])
+    host, peer = min(pairs, key=lambda pair: pairs[pair])
     usual = median_low(pairs.values())
-    slowest = f"the slowest pair is {one} and {other}: {size(pairs[one, other])}/s"
+    slowest = f"the slowest pair is {host} and {peer}: {size(pairs[host, peer])}/s"
     return [*table(rows), f"{slowest}, the median pair reaches {size(usual)}/s"]
 
 
@@ -123,7 +123,7 @@ def finding_lines(findings: Sequence[Finding], target: Mapping[str, str]) -> lis
     `target` names the hosts in commands (Inventory.target)."""
     lines = []
     for finding in findings:
-        first, *rest = [clean(line) for line in finding.what.splitlines()]
+        first, *rest = [clean(line) for line in finding.problem.splitlines()]
         lines.append(f"[{finding.host}] {'' if finding.counts else 'note: '}{first}")
         lines += [f"  | {line}" for line in rest]
         action = Hint(finding.action).completed(lambda command: command.at(target))

@@ -70,7 +70,7 @@ def note_outcome(
 ) -> None:
     """Note the outcome for --json."""
     shown = (
-        HealthFinding(host=x.host, problem=x.what, action=str(x.action), counts=x.counts)
+        HealthFinding(host=x.host, problem=x.problem, action=str(x.action), counts=x.counts)
         for x in findings
     )
     healthy = not refused and not any(x.counts for x in findings)

@@ -69,7 +69,7 @@ def _read(session: Session) -> Held:
     search = marked.search((OF_RUNS, OF_ENDPOINTS))
     lines, _ = session.shell(f"{{ {search}\n}} 2>/dev/null")  # processes end meanwhile
     output = "\n".join(lines)
-    processes = [*marked.found(output, OF_RUNS), *marked.found(output, OF_ENDPOINTS)]
+    processes = [*marked.processes(output, OF_RUNS), *marked.processes(output, OF_ENDPOINTS)]
     return Held(
         unfetched=tuple(filter(RUN_ID.fullmatch, unfetched)),
         in_progress=tuple(dict.fromkeys(process.run_id for process in processes)),

@@ -215,8 +215,8 @@ MUTANTS = [
     Mutant(
         what="a wheel without code for T4 is recorded as one that has been checked",
         file="bootstrap/facts/fatbin.py",
-        old="        at += header + size\n",
-        new="        at += size\n",
+        old="        offset += header + size\n",
+        new="        offset += size\n",
         caught_by=("tests/bootstrap/facts/test_fatbin.py",),
     ),
     Mutant(

@@ -41,8 +41,8 @@ def data_state(request: DataState) -> DataFolders:
     folders = {}
     for name in request.folders:
         folder = os.path.expanduser(name)
-        parts = glob.glob(f"{glob.escape(folder)}.incoming-*")
-        size = size_of(f"{folder}.part") + sum(os.path.getsize(part) for part in parts)
+        arriving = glob.glob(f"{glob.escape(folder)}.incoming-*")
+        size = size_of(f"{folder}.part") + sum(map(os.path.getsize, arriving))
         folders[name] = DataFolder(is_complete(folder), size)
     status = os.statvfs(os.path.expanduser("~"))
     return DataFolders(folders, status.f_bavail * status.f_frsize)
@@ -76,9 +76,9 @@ def receive_data(request: ReceiveData) -> Received:
         needed = [] if is_complete(folder) else missing(folder, manifest)
         wrong: list[str] = []
         for first in range(0, len(needed), AT_ONCE):
-            part = needed[first : first + AT_ONCE]
-            send_event(NeededParts(tuple(part)))
-            wrong += received(folder, manifest, part)
+            batch = needed[first : first + AT_ONCE]
+            send_event(NeededParts(tuple(batch)))
+            wrong += received(folder, manifest, batch)
         if not wrong and not is_complete(folder):
             finish(folder, manifest)
     return Received(tuple(wrong))
@@ -86,14 +86,14 @@ def receive_data(request: ReceiveData) -> Received:
 
 def missing(folder: str, manifest: Sequence[Entry]) -> list[tuple[int, int]]:
     """The files to be sent, each with the number of bytes that this host already has."""
-    part = f"{folder}.part"
-    if os.path.isdir(folder) and not os.path.isdir(part):
-        os.rename(folder, part)  # a file of it was removed: the others are used
-    make_private(part)
-    drop_others(part, {path for path, _, _ in manifest})
+    partial = f"{folder}.part"
+    if os.path.isdir(folder) and not os.path.isdir(partial):
+        os.rename(folder, partial)  # a file of it was removed: the others are used
+    make_private(partial)
+    drop_others(partial, {path for path, _, _ in manifest})
     needed = []
     for number, (path, size, sha256) in enumerate(manifest):
-        if not has_content(os.path.join(part, path), size, sha256):
+        if not has_content(os.path.join(partial, path), size, sha256):
             needed.append((number, size_of_file(incoming(folder, number), at_most=size)))
     return needed
 
@@ -115,21 +115,21 @@ class Content:
     """The bytes that follow a request on the channel: files without any framing."""
 
     def __init__(self, size: int) -> None:
-        self.left = size
+        self.remaining = size
 
     def read(self, size: int) -> bytes:
         """Up to `size` bytes; OSError if the channel closed."""
         data = IN.read(min(size, PIECE))
         if not data:
             raise ConnectionError("the connection broke during a transfer")
-        self.left -= len(data)
+        self.remaining -= len(data)
         return data
 
     def drain(self) -> None:
         """Read the rest of the data, so that the next request can be read after it."""
         with contextlib.suppress(OSError):
-            while self.left:
-                self.read(self.left)
+            while self.remaining:
+                self.read(self.remaining)
 
 
 def received(
@@ -140,11 +140,11 @@ def received(
     try:
         for number, offset in needed:
             path, size, sha256 = manifest[number]
-            part = incoming(folder, number)
-            if receive_rest(content, part, offset, size) == sha256:
-                place(part, os.path.join(f"{folder}.part", path))
+            partial = incoming(folder, number)
+            if receive_rest(content, partial, offset, size) == sha256:
+                place(partial, os.path.join(f"{folder}.part", path))
             else:
-                clear(part)
+                clear(partial)
                 yield path
     finally:
         content.drain()
@@ -163,13 +163,13 @@ def receive_rest(content: Content, path: str, offset: int, size: int) -> str:
     return digest.hexdigest()
 
 
-def place(part: str, path: str) -> None:
+def place(partial: str, path: str) -> None:
     """Move a complete file to its path; what is in the way is removed."""
-    os.chmod(part, 0o444)
+    os.chmod(partial, 0o444)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if os.path.isdir(path):
         shutil.rmtree(path)
-    os.replace(part, path)
+    os.replace(partial, path)
 
 
 def finish(folder: str, manifest: Sequence[Entry]) -> None:

@@ -58,17 +58,16 @@ def make_private(folder: str) -> None:
 
 def replace(path: str, data: bytes, mode: int) -> None:
     """Write a file atomically: after a crash or on a full disk there is never a partial file."""
-    part = part_of(
-        os.path.join(os.path.dirname(path), "")
-    )  # not from `path` itself: its name may be too long
+    # Not from `path` itself: its name may be too long.
+    partial = part_of(os.path.join(os.path.dirname(path), ""))
     try:
-        with open(part, "wb", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
+        with open(partial, "wb", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
             out.write(data)
             os.fchmod(out.fileno(), mode)
-        os.replace(part, path)
+        os.replace(partial, path)
     except OSError:
         with contextlib.suppress(OSError):
-            os.remove(part)
+            os.remove(partial)
         raise
 
 
@@ -117,28 +116,28 @@ def place_folder(request: PlaceFolder) -> Placed:
     sent = fetch_missing(() if is_complete else manifest, blobs)
     if is_complete:
         return Placed(sent, ())
-    parent, part = os.path.dirname(dest), part_of(dest)
+    parent, partial = os.path.dirname(dest), part_of(dest)
     make_private(parent)
     clear_parts(parent)
     try:
-        os.makedirs(part, mode=0o700, exist_ok=True)
-        changed = tuple(file.path for file in manifest if place(file, blobs, part))
-        rename_into_place(part, dest, manifest)
+        os.makedirs(partial, mode=0o700, exist_ok=True)
+        changed = tuple(file.path for file in manifest if place(file, blobs, partial))
+        rename_into_place(partial, dest, manifest)
     finally:
-        clear(part)
+        clear(partial)
     return Placed(sent, changed)
 
 
-def rename_into_place(part: str, dest: str, manifest: Sequence[BundleFile]) -> None:
+def rename_into_place(partial: str, dest: str, manifest: Sequence[BundleFile]) -> None:
     """Rename a complete folder to `dest`, and remove a damaged one there."""
     try:
-        os.rename(part, dest)  # also replaces an empty folder
+        os.rename(partial, dest)  # also replaces an empty folder
     except OSError:
         if has_files(dest, manifest):  # another process was faster
             return
         damaged = part_of(f"{dest}.damaged")
         os.rename(dest, damaged)
-        os.rename(part, dest)
+        os.rename(partial, dest)
         clear(damaged)
 
 

@@ -29,5 +29,7 @@ def keep(path: str) -> None:
         return
     with contextlib.suppress(OSError):  # without it the next agent is sent again
         copy_to(path, 0o600)
-        for old in sorted(os.scandir(folder), key=lambda one: one.stat().st_mtime)[:-NEWEST]:
+        for old in sorted(os.scandir(folder), key=lambda archive: archive.stat().st_mtime)[
+            :-NEWEST
+        ]:
             os.unlink(old.path)

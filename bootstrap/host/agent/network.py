@@ -51,10 +51,12 @@ def dial(request: Dial) -> Dialed:
     """Connect to all peers in parallel."""
     errors: list[str | None] = [None] * len(request.peers)
 
-    def one(index: int, address: str, port: int) -> None:
+    def dial_peer(index: int, address: str, port: int) -> None:
         errors[index] = call(address, port, request.timeout)
 
-    calls = [threading.Thread(target=one, args=(i, *peer)) for i, peer in enumerate(request.peers)]
+    calls = [
+        threading.Thread(target=dial_peer, args=(i, *peer)) for i, peer in enumerate(request.peers)
+    ]
     for thread in calls:
         thread.start()
     for thread in calls:
@@ -85,17 +87,17 @@ def ports(request: Ports) -> FreePorts:
     that the kernel gives to outgoing connections: one could take it before the rank is started."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(request.count)]
-        return FreePorts(tuple(_bound(one) for one in sockets))
+        return FreePorts(tuple(_bound(unbound) for unbound in sockets))
 
 
-def _bound(one: socket.socket) -> int:
+def _bound(unbound: socket.socket) -> int:
     """Bind to a free port; its number."""
     for port in _random_ports():
         with contextlib.suppress(OSError):
-            one.bind(("", port))
+            unbound.bind(("", port))
             return port
-    one.bind(("", 0))
-    return int(one.getsockname()[1])
+    unbound.bind(("", 0))
+    return int(unbound.getsockname()[1])
 
 
 def _random_ports() -> tuple[int, ...]:

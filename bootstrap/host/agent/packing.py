@@ -72,8 +72,8 @@ def get_file(request: GetFile) -> Digest:
     with open_regular(os.path.expanduser(request.path)) as content:
         size = os.fstat(content.fileno()).st_size
         if size > request.limit:
-            what = f"{size} bytes, at most {request.limit} are sent"
-            raise OSError(errno.EFBIG, what, request.path)
+            why = f"{size} bytes, at most {request.limit} are sent"
+            raise OSError(errno.EFBIG, why, request.path)
         for piece in iter(lambda: content.read(PIECE), b""):
             digest.update(piece)
             chunks.write(piece)
@@ -109,15 +109,15 @@ class Exactly:
     """Reads exactly `size` bytes of a file: zeros replace what was truncated or unreadable."""
 
     def __init__(self, content: IO[bytes], size: int) -> None:
-        self.content, self.left, self.whole = content, size, True
+        self.content, self.remaining, self.whole = content, size, True
 
     def read(self, size: int) -> bytes:
         """The next bytes."""
-        size, data = min(size, self.left), b""
+        size, data = min(size, self.remaining), b""
         with contextlib.suppress(OSError):  # a failing disk
             data = self.content.read(size)
         self.whole = self.whole and len(data) == size
-        self.left -= size
+        self.remaining -= size
         return data + bytes(size - len(data))
 
 

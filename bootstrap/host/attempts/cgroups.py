@@ -35,10 +35,10 @@ class Started:
         """Whether a line of the kernel's log may be about this process."""
         if xid := XID.search(line):
             return self.is_inside or int(xid[1]) == self.pid
-        found = KILL.search(line)
-        if not found:
+        kill = KILL.search(line)
+        if not kill:
             return True
-        pid, name = found[1] or found[4], found[2] or found[3]
+        pid, name = kill[1] or kill[4], kill[2] or kill[3]
         return name == self.name if self.is_inside else int(pid) == self.pid
 
 

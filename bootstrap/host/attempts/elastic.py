@@ -138,7 +138,7 @@ class Returning:
         if not self.back:
             return False
         checkpoints = points.checkpoints(self.folder, self.changes)
-        if checkpoints.newest.at <= self.since:
+        if checkpoints.newest.completed <= self.since:
             return False
         if lacks_time(checkpoints):
             self.absent, self.back = (), ""

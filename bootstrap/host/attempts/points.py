@@ -17,12 +17,12 @@ from ..upload.changes import Changes, is_log
 
 @dataclass(frozen=True)
 class Point:
-    """Where an attempt continues. `step`: after which one; None for the files of a script. `at`:
-    when the checkpoint was complete, in seconds since 1970, `begun`: when it began to be written.
-    `files`: how many there are."""
+    """Where an attempt continues. `step`: after which one; None for the files of a script.
+    `completed`: when the checkpoint was complete, in seconds since 1970, `begun`: when it began to
+    be written. `files`: how many there are."""
 
     step: int | None = 0
-    at: float = 0.0
+    completed: float = 0.0
     files: int = 0
     begun: float = field(default=0.0, compare=False)
 
@@ -49,21 +49,21 @@ class Checkpoints:
         """The newest complete checkpoint; BEGINNING without one."""
         files = {path: stamp for path, stamp in self.files.items() if not is_log(path)}
         if newest := checkpoint_files.newest(files):
-            at = files[f"{newest}/{MANIFEST}"][1] / 1e9
-            return Point(checkpoint_files.step_of(newest), at, len(files), at)
-        own = [path for path in files if path not in self.logs] or [*files]
-        if not own:
+            completed = files[f"{newest}/{MANIFEST}"][1] / 1e9
+            return Point(checkpoint_files.step_of(newest), completed, len(files), completed)
+        script_files = [path for path in files if path not in self.logs] or [*files]
+        if not script_files:
             return BEGINNING
-        last = max(own, key=lambda path: files[path][1])
-        at = files[last][1] / 1e9
-        return Point(None, at, len(files), self.begun.get(last, at))
+        last = max(script_files, key=lambda path: files[path][1])
+        completed = files[last][1] / 1e9
+        return Point(None, completed, len(files), self.begun.get(last, completed))
 
     def interval(self, since: float) -> float | None:
         """Seconds between the two newest checkpoints after `since`, in seconds since 1970; None
         with fewer."""
         manifests = [ns for path, (_, ns) in self.files.items() if path.endswith(f"/{MANIFEST}")]
-        own = sorted(ns / 1e9 for ns in manifests if ns / 1e9 > since)
-        return own[-1] - own[-2] if len(own) > 1 else None
+        times = sorted(ns / 1e9 for ns in manifests if ns / 1e9 > since)
+        return times[-1] - times[-2] if len(times) > 1 else None
 
 
 def checkpoints(run_folder: str, changes: Changes | None = None) -> Checkpoints:

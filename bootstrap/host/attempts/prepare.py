@@ -65,8 +65,10 @@ class Start:
 def written(folder: str, outputs: Outputs) -> str:
     """Why the first attempt is not undone on the chief: a file that its script wrote; or ""."""
     results = sorted(set(os.listdir(os.path.join(folder, "results"))).difference(OURS))
-    own = [path for path, _ in outputs.files if not any(part in path for part in OF_LIBRARIES)]
-    paths = [*(f"work/{path}" for path in own), *(f"results/{name}" for name in results)]
+    script_files = [
+        path for path, _ in outputs.files if not any(name in path for name in OF_LIBRARIES)
+    ]
+    paths = [*(f"work/{path}" for path in script_files), *(f"results/{name}" for name in results)]
     return f"its script has already written {paths[0][:LONGEST]}" if paths else ""
 
 
@@ -100,12 +102,12 @@ def _on_host(start: Start, index: int) -> Fault | None:
     name = start.run.hosts[index].name
     how = "as-new" if start.as_new else "as-it-is"
     program = f"{programs.PREPARE} {start.run.run_id} {index} {how}"
-    given = {"run": encode(start.run), "secrets": dict(start.secrets)}
+    request = {"run": encode(start.run), "secrets": dict(start.secrets)}
     # Secrets not over the connection of the login check, whose key exchange is the quick one.
     shared = () if start.secrets else programs.SHARED
     argv = end_processes.command_on_host(start.run, start.folder, index + 1, program, shared)
     try:
-        ended = bounded.run(argv, end_processes.REPLY, json.dumps(given))
+        ended = bounded.run(argv, end_processes.REPLY, json.dumps(request))
     except OSError as error:
         return Fault(name, str(error))
     if ended.code is None:
@@ -155,8 +157,8 @@ def restore_work(folder: str) -> None:
 
 def main(run_id: str, host: str, how: str) -> None:
     """End what is left of the run on this host, which the chief may have lost, and prepare it."""
-    given = json.load(sys.stdin)
-    run = decode(RunDocument, given["run"], what="run.json")
+    request = json.load(sys.stdin)
+    run = decode(RunDocument, request["run"], what="run.json")
     end_processes.end_run(run_id, kept=end_processes.SPARE)
     folder = os.path.join(end_processes.HOME, ".railhead", "runs", run_id)
-    prepare(Start(run, folder, given["secrets"], how == "as-new"), int(host))
+    prepare(Start(run, folder, request["secrets"], how == "as-new"), int(host))

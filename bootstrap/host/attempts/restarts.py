@@ -125,7 +125,7 @@ class Restarts:
         if why:
             end_processes.end_on_all_hosts(run, ended.folder)  # some have secrets again
             return Decision(why=why)
-        lost = time.time() - (point.at or time.time() - ended.times.seconds)
+        lost = time.time() - (point.completed or time.time() - ended.times.seconds)
         if ended.grows:
             self.unfit |= {str(culprit.host)} & {*absent_hosts(run)}
         failed = replace(
@@ -160,9 +160,9 @@ class Restarts:
     def lacks_time(self, run: RunDocument, checkpoints: Checkpoints, times: Times) -> str:
         """Why there is no time for another attempt; "" if there is, or no limit."""
         self.start_seconds = max(self.start_seconds, times.first_step or 0.0)
-        left = time_left.seconds_left(run, times.run_seconds)
+        remaining = time_left.seconds_left(run, times.run_seconds)
         interval = _interval(run, checkpoints, times.seconds)
-        return time_left.too_late(left, self.start_seconds, interval)
+        return time_left.too_late(remaining, self.start_seconds, interval)
 
     def _refusal(self, ended: Ended, checkpoints: Checkpoints) -> str:
         """Why the run does not start again; "" if it may."""

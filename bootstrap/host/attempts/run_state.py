@@ -145,10 +145,12 @@ class State:
             grid = json_file.read(self.path("run.json"), OnGrid).grid
         except (OSError, ValueError):
             grid = None
-        found = carbon_of(self.energy.values(), grid)
-        if found and self.earlier:
-            found = replace(found, notes=(*found.notes, "left out: before another host took over"))
-        return found
+        carbon = carbon_of(self.energy.values(), grid)
+        if carbon and self.earlier:
+            carbon = replace(
+                carbon, notes=(*carbon.notes, "left out: before another host took over")
+            )
+        return carbon
 
     def cost(self, seconds: float) -> RunCost | None:
         """The price of the hosts for the duration of the run; None where no price is known."""

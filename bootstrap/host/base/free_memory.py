@@ -33,8 +33,8 @@ def _of_groups() -> Iterator[int]:
             folder = f"{GROUPS}{version}{path.rstrip('/')}"
             # "max" instead of a number without a limit; the first group has no such file
             with contextlib.suppress(OSError, ValueError):
-                left = _number(f"{folder}/{limit}") - _number(f"{folder}/{used}")
-                yield left + _number(f"{folder}/memory.stat", droppable)
+                free = _number(f"{folder}/{limit}") - _number(f"{folder}/{used}")
+                yield free + _number(f"{folder}/memory.stat", droppable)
             if path in ("", "/"):
                 break
             path = os.path.dirname(path)

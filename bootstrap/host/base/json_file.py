@@ -46,14 +46,14 @@ def save(path: str, document: Any) -> None:
     Raises:
         OSError: it cannot be written; the file is as it was.
     """
-    part = f"{path}.part"
+    partial = f"{path}.part"
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.remove(part)  # if it were a FIFO of the program, opening it would hang
-        with open(part, "x") as file:
+            os.remove(partial)  # if it were a FIFO of the program, opening it would hang
+        with open(partial, "x") as file:
             json.dump(encode(document), file, indent=1)
-        os.replace(part, path)
+        os.replace(partial, path)
     except OSError:
         with contextlib.suppress(OSError):
-            os.remove(part)
+            os.remove(partial)
         raise

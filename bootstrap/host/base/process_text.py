@@ -39,6 +39,6 @@ def _replace(field: int, old: bytes, new: bytes) -> None:
     """Overwrite a part of the memory that /proc shows; nothing if it is not there."""
     with open("/proc/self/stat", "rb") as file:
         begin, end = map(int, file.read().rpartition(b") ")[2].split()[field : field + 2])
-    at = ctypes.string_at(begin, end - begin).find(old)
-    if at >= 0:
-        ctypes.memmove(begin + at, new.ljust(len(old), b"\0"), len(old))
+    offset = ctypes.string_at(begin, end - begin).find(old)
+    if offset >= 0:
+        ctypes.memmove(begin + offset, new.ljust(len(old), b"\0"), len(old))

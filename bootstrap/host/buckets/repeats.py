@@ -47,12 +47,12 @@ class Outage:
         seconds, report = _limit.get()
         if not self.tries:
             self.until = now() + seconds
-        left = self.until - now()
-        if left <= 0:
+        remaining = self.until - now()
+        if remaining <= 0:
             return False
         pause = min(FIRST * 2**self.tries, LONGEST) * random.uniform(0.5, 1)
         self.tries += 1
         if report and self.tries == REPORTED:
-            report(f"the cloud does not answer; the call is repeated for {left:.0f} s")
-        sleep(min(pause, left))
+            report(f"the cloud does not answer; the call is repeated for {remaining:.0f} s")
+        sleep(min(pause, remaining))
         return True

@@ -95,9 +95,11 @@ def boto_session() -> Any:
     import boto3
     from botocore.session import get_session
 
-    own = get_session()
-    own.register_component("data_loader", _service_models(own.get_config_variable("data_path")))
-    return boto3.Session(botocore_session=own)
+    session = get_session()
+    session.register_component(
+        "data_loader", _service_models(session.get_config_variable("data_path"))
+    )
+    return boto3.Session(botocore_session=session)
 
 
 @cache

@@ -12,10 +12,10 @@ from railhead.documents.lazy import dataclass
 
 @dataclass(frozen=True)
 class Sample:
-    """One look. `at`: seconds of a monotonic clock; for each GPU its counter (mJ) and its power
-    (mW), None where it has none; `busy` and `total`: the ticks of all CPUs since the boot."""
+    """One look. `clock`: seconds of a monotonic one; for each GPU its counter (mJ) and its
+    power (mW), None where it has none; `busy` and `total`: the ticks of all CPUs since the boot."""
 
-    at: float
+    clock: float
     counters: Sequence[int | None]
     powers: Sequence[int | None]
     busy: int
@@ -28,18 +28,18 @@ class Meter:
     def __init__(self, first: Sample) -> None:
         self.first = self.last = first
         readings = zip(first.counters, first.powers, strict=True)
-        self.gpus = [Gpu(first.at, counter, power) for counter, power in readings]
+        self.gpus = [Gpu(first.clock, counter, power) for counter, power in readings]
 
     def add(self, sample: Sample) -> None:
         """Add the time since the sample before."""
         self.last = sample
         for gpu, counter, power in zip(self.gpus, sample.counters, sample.powers, strict=True):
-            gpu.add(sample.at, counter, power)
+            gpu.add(sample.clock, counter, power)
 
     @property
     def seconds(self) -> float:
         """From the first sample to the last."""
-        return self.last.at - self.first.at
+        return self.last.clock - self.first.clock
 
     @property
     def load(self) -> float:
@@ -62,21 +62,21 @@ class Gpu:
     """Millijoules of one GPU: by its counter, which starts again with the driver and then counts
     no more; and by its power, over gaps of it as well."""
 
-    def __init__(self, at: float, counter: int | None, power: int | None) -> None:
-        self.at, self.counter, self.power = at, counter, power
+    def __init__(self, clock: float, counter: int | None, power: int | None) -> None:
+        self.clock, self.counter, self.power = clock, counter, power
         self.counted = None if counter is None else 0.0
         self.integral = None if power is None else 0.0
 
-    def add(self, at: float, counter: int | None, power: int | None) -> None:
-        """Add the time until `at`."""
+    def add(self, clock: float, counter: int | None, power: int | None) -> None:
+        """Add the time until `clock`."""
         if counter is None or self.counter is None or counter < self.counter:
             self.counted = None
         elif self.counted is not None:
             self.counted += counter - self.counter
         self.counter = counter
         if power is not None and self.integral is not None and self.power is not None:
-            self.integral += (power + self.power) / 2 * (at - self.at)
-            self.at, self.power = at, power
+            self.integral += (power + self.power) / 2 * (clock - self.clock)
+            self.clock, self.power = clock, power
 
 
 def _sum(millijoules: Sequence[float | None]) -> float | None:

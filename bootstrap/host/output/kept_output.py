@@ -81,9 +81,9 @@ def after(folder: str, rank: int, received: int, last: bytes) -> bytes:
     """What a rank has printed after so many bytes, which end with `last`; b"" where the files lack
     it."""
     start, text = _kept(folder, rank)
-    at = received - start
-    fits = 0 <= at <= len(text) and last.endswith(text[max(0, at - len(last)) : at])
-    return text[at:] if fits else b""
+    offset = received - start
+    fits = 0 <= offset <= len(text) and last.endswith(text[max(0, offset - len(last)) : offset])
+    return text[offset:] if fits else b""
 
 
 def unread(folder: str, ranks: Sequence[int]) -> dict[int, bytes]:
@@ -96,10 +96,10 @@ def unread(folder: str, ranks: Sequence[int]) -> dict[int, bytes]:
         for rank in ranks:
             file.seek(rank * len(HEAD % 0))
             start, text = _kept(folder, rank)
-            at = int(file.read(len(HEAD % 0))) - start
-            if 0 <= at < len(text):
-                times = STAMPS.findall(text[:at])
-                texts[rank] = b"".join(STAMP + time + STAMP for time in times[-1:]) + text[at:]
+            offset = int(file.read(len(HEAD % 0))) - start
+            if 0 <= offset < len(text):
+                times = STAMPS.findall(text[:offset])
+                texts[rank] = b"".join(STAMP + time + STAMP for time in times[-1:]) + text[offset:]
     return texts
 
 

@@ -39,16 +39,16 @@ class MetricLines:
     def __init__(self, metrics: Sequence[Metric], add: Add) -> None:
         self.names = [metric.name for metric in metrics]
         self.add, self.lost = add, 0
-        self.at = os.memfd_create("metric", 0)  # the number of the pattern in use
-        os.truncate(self.at, 1)
+        self.current = os.memfd_create("metric", 0)  # the number of the pattern in use
+        os.truncate(self.current, 1)
         self.process = subprocess.Popen(
-            programs.command(programs.METRIC_LINES, str(self.at)),
+            programs.command(programs.METRIC_LINES, str(self.current)),
             env=children.unmarked(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             preexec_fn=children.end_with_parent,
-            pass_fds=[self.at],
+            pass_fds=[self.current],
         )
         assert self.process.stdin
         self.pipe = self.process.stdin.fileno()
@@ -57,11 +57,11 @@ class MetricLines:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
-    def feed(self, line: str, at: float) -> None:
+    def feed(self, line: str, printed: float) -> None:
         """Search a line, which was printed at this time; returns at once."""
         text = line[:LINE].replace("\n", " ").encode()[: 4 * LINE]
         try:
-            os.write(self.pipe, b"%.6f %s\n" % (at, text))
+            os.write(self.pipe, b"%.6f %s\n" % (printed, text))
         except OSError:  # it is too slow, or has ended
             self.lost += 1
 
@@ -83,14 +83,14 @@ class MetricLines:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE)  # its output ends a moment before the process does
         if stuck or self.process.returncode == -signal.SIGVTALRM:
-            name = self.names[os.pread(self.at, 1, 0)[0]]
+            name = self.names[os.pread(self.current, 1, 0)[0]]
             return f"--metric {name} took more than {LIMIT:g} s on one line: no metric after it"
         if self.lost:
             return f"{self.lost} lines were not searched for --metric: too many at once"
         return ""
 
 
-def find(metrics: Sequence[Metric], at: mmap.mmap) -> None:
+def find(metrics: Sequence[Metric], current: mmap.mmap) -> None:
     """Search each line of stdin; print a record for each match."""
     patterns = [(metric.name, re.compile(metric.pattern)) for metric in metrics]
     counts = dict.fromkeys((name for name, _ in patterns), 0)
@@ -98,7 +98,7 @@ def find(metrics: Sequence[Metric], at: mmap.mmap) -> None:
         at_time, _, line = raw.decode(errors="replace").rstrip("\n").partition(" ")
         step = STEP.search(line)
         for index, (name, pattern) in enumerate(patterns):
-            at[0] = index
+            current[0] = index
             signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
             match = pattern.search(line)
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -120,7 +120,8 @@ def number(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def main(at: str) -> None:
-    """Search by the patterns of the first line; `at` is the descriptor of the pattern in use."""
+def main(descriptor: str) -> None:
+    """Search by the patterns of the first line; `descriptor`: of the memory with the number of
+    the pattern in use."""
     metrics = [decode(Metric, item) for item in json.loads(sys.stdin.buffer.readline())]
-    find(metrics, mmap.mmap(int(at), 1))
+    find(metrics, mmap.mmap(int(descriptor), 1))

@@ -48,7 +48,7 @@ def stamp() -> bytes:
 def framed(data: bytes) -> bytes:
     """Output of a rank, without newlines, in frames; none for no output."""
     room = FRAME - 2
-    texts = [data[at : at + room] for at in range(0, len(data), room)]
+    texts = [data[start : start + room] for start in range(0, len(data), room)]
     return b"".join(GUARD + text.ljust(room, ALIVE) + b"\n" for text in texts)
 
 
@@ -63,8 +63,8 @@ class MpirunFile:
         """The next output; b"" if there is none yet."""
         data = os.pread(self.descriptor, 1 << 16, self.position)
         if data:
-            at, length = ctypes.c_long(self.position), ctypes.c_long(len(data))
-            LIBC.fallocate(self.descriptor, REMOVE, at, length)
+            offset, length = ctypes.c_long(self.position), ctypes.c_long(len(data))
+            LIBC.fallocate(self.descriptor, REMOVE, offset, length)
             self.position += len(data)
         return data
 
@@ -115,10 +115,10 @@ class MpirunOutput:
 
     def _without_half_a_tag(self) -> int:
         """The length of `raw` before a possibly incomplete tag, or one that a blank may follow."""
-        at = self.raw.rfind(b"[", max(0, len(self.raw) - LONGEST_TAG))
-        tag = TAG.match(self.raw, at) if at >= 0 else None
+        start = self.raw.rfind(b"[", max(0, len(self.raw) - LONGEST_TAG))
+        tag = TAG.match(self.raw, start) if start >= 0 else None
         is_whole = tag and self.raw[tag.end() :] not in (b"", b" ")
-        return len(self.raw) if at < 0 or is_whole else at
+        return len(self.raw) if start < 0 or is_whole else start
 
     def _split(self, ready: bytes) -> Iterator[tuple[int, bytes]]:
         text, *tagged = TAG.split(ready)
@@ -227,7 +227,11 @@ class Heartbeats:
 
     def limit(self, host: int) -> float:
         """After how many seconds a rank of a host is silent for too long."""
-        return max(self.limits[rank] for rank, at in enumerate(self.hosts) if at == host)
+        return max(
+            self.limits[rank]
+            for rank, host_of_rank in enumerate(self.hosts)
+            if host_of_rank == host
+        )
 
 
 # What Open MPI 4.1 and 5.0 print about a failure (tests/cases/mpirun has full examples). A lost
@@ -249,7 +253,7 @@ class Verdict(NamedTuple):
     `present` counts the hosts of the attempt from 0; `code` is None where mpirun does not say it.
     """
 
-    what: str
+    kind: str
     rank: int | None = None
     code: int | None = None
     present: int | None = None
@@ -258,12 +262,12 @@ class Verdict(NamedTuple):
 def verdict(messages: str) -> Verdict | None:
     """Find the first failure in mpirun's messages; None if they name no rank and no host."""
     text = " ".join(messages[:LIMIT].split()) + " "
-    failures = [(m.start(), what, m) for what, p in PATTERNS.items() if (m := re.search(p, text))]
+    failures = [(m.start(), kind, m) for kind, p in PATTERNS.items() if (m := re.search(p, text))]
     if not failures:
         return None
-    _, what, match = min(failures, key=lambda x: x[0])
+    _, kind, match = min(failures, key=lambda x: x[0])
     named = match.groupdict()
-    if what == "lost":
-        return Verdict(what, present=int(named["daemon"]) - 1)
-    code = None if what == "aborted" else int(named.get("code") or 0)
-    return Verdict(what, rank=int(named["rank"]), code=code)
+    if kind == "lost":
+        return Verdict(kind, present=int(named["daemon"]) - 1)
+    code = None if kind == "aborted" else int(named.get("code") or 0)
+    return Verdict(kind, rank=int(named["rank"]), code=code)

@@ -141,8 +141,8 @@ def exception_in(lines: Sequence[str]) -> str:
     with the next one if its text begins there; "" if there is none."""
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent")]
     after = [line for line in lines[starts[-1] + 1 :] if line.strip()] if starts else []
-    at = next((i for i, line in enumerate(after) if not line[0].isspace()), len(after))
-    name, text = [*after[at : at + 2], "", ""][:2]
+    first = next((i for i, line in enumerate(after) if not line[0].isspace()), len(after))
+    name, text = [*after[first : first + 2], "", ""][:2]
     return f"{name} {text.strip()}" if name.endswith("Error:") and text else name
 
 
@@ -419,7 +419,7 @@ class RunOutput:
                 return True
             if kind == "evaluation" and not (alone and rank == 0):
                 return False
-            own = {k: v for k, v in record.items() if k != "kind"}
+            reported = {k: v for k, v in record.items() if k != "kind"}
             record.update(rank=rank, host=self.host_of(rank), time=self.line_time)
             if kind == "energy":
                 measured = decode(HostEnergy, record)
@@ -438,7 +438,7 @@ class RunOutput:
         self.progress.line()
         self.progress.step([rank] if kind in STEP_RECORDS else [])
         if kind == "evaluation":
-            self.evaluation = Reported(own)
+            self.evaluation = Reported(reported)
         self.metrics.add(line)
         return True
 
@@ -448,9 +448,9 @@ class RunOutput:
         if host != self.run.hosts[0].name or now - self.carbon_added < CARBON:
             return
         self.carbon_added = now
-        if found := carbon_of(self.energy.values(), self.run.grid):
-            grams = found.grams(found.kwh)
-            record = {"kind": "carbon", "kwh": found.kwh, "gco2e": grams, "host": host}
+        if carbon := carbon_of(self.energy.values(), self.run.grid):
+            grams = carbon.grams(carbon.kwh)
+            record = {"kind": "carbon", "kwh": carbon.kwh, "gco2e": grams, "host": host}
             self.metrics.add(json.dumps({**record, "rank": 0, "time": self.line_time}).encode())
 
     def add_end(self, rank: int, code: int) -> None:

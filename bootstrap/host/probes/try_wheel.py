@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 
-def main(*wanted: str) -> None:
+def main(*required: str) -> None:
     """Exits with what is wrong; rank 0 says what was seen."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -20,7 +20,7 @@ def main(*wanted: str) -> None:
 
     hvd.init()
     built = parts(hvd)
-    if lacks := [part for part in wanted if part not in built]:
+    if lacks := [name for name in required if name not in built]:
         sys.exit(f"the wheel was built without {', '.join(lacks)}")
     if hvd.size() != 2:
         sys.exit(f"the ranks did not meet: the size is {hvd.size()}, not 2")
@@ -56,17 +56,17 @@ def exchange(hvd: Any) -> None:
     import tensorflow as tf
 
     rank = hvd.rank()
-    own = tf.constant([rank, rank])
+    numbers = tf.constant([rank, rank])
     answers = {
-        "gathered": (hvd.allgather(own), [0, 0, 1, 1]),
-        "exchanged": (hvd.alltoall(own, splits=[1, 1])[0], [0, 1]),
-        "scattered": (hvd.reducescatter(own + 1, op=hvd.Sum), [3]),
-        "sent": (hvd.broadcast(own, root_rank=1), [1, 1]),
+        "gathered": (hvd.allgather(numbers), [0, 0, 1, 1]),
+        "exchanged": (hvd.alltoall(numbers, splits=[1, 1])[0], [0, 1]),
+        "scattered": (hvd.reducescatter(numbers + 1, op=hvd.Sum), [3]),
+        "sent": (hvd.broadcast(numbers, root_rank=1), [1, 1]),
         "sent as an object": (tf.constant(hvd.broadcast_object([rank], root_rank=1)), [1]),
     }
-    for what, (answer, expected) in answers.items():
+    for operation, (answer, expected) in answers.items():
         if answer.numpy().tolist() != expected:
-            sys.exit(f"the numbers {what} were {answer.numpy().tolist()}, not {expected}")
+            sys.exit(f"the numbers {operation} were {answer.numpy().tolist()}, not {expected}")
     if hvd.nccl_built():  # its ranks join on GPUs only
         return
     if rank == 0:

@@ -90,8 +90,8 @@ def calling(names: tuple[str, ...], before: Callable[[], None]) -> Callable[[Any
         for path in names:
             owner: Any = module
             *owners, name = path.split(".")
-            for part in owners:
-                owner = getattr(owner, part, None)
+            for owner_name in owners:
+                owner = getattr(owner, owner_name, None)
             if method := getattr(owner, name, None):
                 setattr(owner, name, called_first(method, before))
 

@@ -64,8 +64,8 @@ def listen_on(address: bytes, port: int) -> None:
     real = BIND(("bind", libc))
 
     def bind(descriptor: int, place: int, length: int) -> int:
-        given = changed(ctypes.string_at(place, length), address, port) if place else None
-        return int(real(descriptor, given, length))
+        sockaddr = changed(ctypes.string_at(place, length), address, port) if place else None
+        return int(real(descriptor, sockaddr, length))
 
     ours = BIND(bind)
     KEPT.append(ours)
@@ -107,10 +107,10 @@ def entries(path: str, name: bytes) -> Iterator[int]:
     record = Loaded.from_address(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)._handle)
     tags = dict(pairs(record.dynamic))
     calls = ctypes.string_at(tags[CALLS], tags[SIZE])
-    wanted = struct.pack("Q", number_of(name, tags) << 32 | JUMP_SLOT)
-    for at in range(0, len(calls), CALL):
-        if calls.startswith(wanted, at + 8):
-            yield record.base + struct.unpack_from("Q", calls, at)[0]
+    relocation = struct.pack("Q", number_of(name, tags) << 32 | JUMP_SLOT)
+    for offset in range(0, len(calls), CALL):
+        if calls.startswith(relocation, offset + 8):
+            yield record.base + struct.unpack_from("Q", calls, offset)[0]
 
 
 def number_of(name: bytes, tags: Mapping[int, int]) -> int:
@@ -122,14 +122,14 @@ def number_of(name: bytes, tags: Mapping[int, int]) -> int:
     (others,) = struct.unpack("I", ctypes.string_at(tags[HASHES] + 4, 4))
     symbols = ctypes.string_at(tags[SYMBOLS], SYMBOL * others)
     for number in range(others):
-        (at,) = struct.unpack_from("I", symbols, SYMBOL * number)
-        if ctypes.string_at(tags[STRINGS] + at, len(name) + 1) == name + b"\0":
+        (name_offset,) = struct.unpack_from("I", symbols, SYMBOL * number)
+        if ctypes.string_at(tags[STRINGS] + name_offset, len(name) + 1) == name + b"\0":
             return number
     raise KeyError(name)
 
 
-def pairs(at: int) -> Iterator[tuple[int, int]]:
+def pairs(address: int) -> Iterator[tuple[int, int]]:
     """The tags of a dynamic section and their values."""
-    while (pair := struct.unpack("QQ", ctypes.string_at(at, 16)))[0]:
+    while (pair := struct.unpack("QQ", ctypes.string_at(address, 16)))[0]:
         yield pair
-        at += 16
+        address += 16

@@ -334,8 +334,8 @@ def end_left(pid: int, look: Callable[[], None]) -> None:
     """End a rank whose launcher is gone, with its children; `look` is called meanwhile."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(OSError):
-            own = os.getpgid(pid) == pid
-            (os.killpg if own else os.kill)(pid, number)
+            leads_group = os.getpgid(pid) == pid
+            (os.killpg if leads_group else os.kill)(pid, number)
         until = time.monotonic() + GRACE
         while not is_gone(pid) and time.monotonic() < until:
             look()

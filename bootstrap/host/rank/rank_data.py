@@ -135,21 +135,21 @@ def share_of(path: str, share: str, index: int, count: int) -> str:
                 f"railhead: {path} has no file for host {index + 1} of {count}: shard gives file i "
                 f"to host i modulo {count}. Give each host all of it: without ,shard"
             )
-        part = f"{share}.part"
-        os.makedirs(part, exist_ok=True)
+        partial = f"{share}.part"
+        os.makedirs(partial, exist_ok=True)
         for name in names:
-            link = os.path.join(part, name)
+            link = os.path.join(partial, name)
             os.makedirs(os.path.dirname(link), exist_ok=True)
             with contextlib.suppress(FileExistsError):
                 os.symlink(os.path.join(path, name), link)
-        os.rename(part, share)
+        os.rename(partial, share)
     return share
 
 
 def part_of(names: list[str], index: int, count: int) -> list[str]:
     """The names of one part; a manifest belongs to every part."""
-    own = [name for name in names if not is_manifest(name)][index::count]
-    return own + [name for name in names if is_manifest(name)]
+    files = [name for name in names if not is_manifest(name)][index::count]
+    return files + [name for name in names if is_manifest(name)]
 
 
 def files_in(path: str) -> Iterator[str]:

@@ -80,8 +80,8 @@ def threads_of(run: RunDocument, slots: int) -> dict[str, str]:
 def without_proxy(run: RunDocument, environment: Mapping[str, str]) -> str:
     """What gRPC reaches without a proxy: the hosts of the run too. TensorFlow and JAX talk by it,
     and it takes grpc_proxy, https_proxy or http_proxy for every address that is not excepted."""
-    given = environment.get("no_grpc_proxy") or environment.get("no_proxy")
-    return ",".join([*([given] if given else []), *(host.peer_address for host in run.hosts)])
+    excepted = environment.get("no_grpc_proxy") or environment.get("no_proxy")
+    return ",".join([*([excepted] if excepted else []), *(host.peer_address for host in run.hosts)])
 
 
 def use_peer_address(run: RunDocument, rank: int) -> None:
@@ -126,6 +126,6 @@ def peers_at(port: int) -> int:
         for row in sockets.rows_of("self")
         if row[3] == sockets.ESTABLISHED
     ]
-    own = {local for local, _ in ends}
+    local_ends = {local for local, _ in ends}
     served = [remote for local, remote in ends if local.endswith(f":{port:04X}")]
-    return len([remote for remote in served if remote not in own])
+    return len([remote for remote in served if remote not in local_ends])

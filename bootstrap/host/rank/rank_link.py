@@ -55,8 +55,8 @@ def most_tries(table: str, sockets: set[str]) -> int:
     because its interface is down, counts as `timeout`.
     """
     rows = [line.split() for line in table.splitlines()[1:]]
-    own = [row for row in rows if len(row) > 9 and f"socket:[{row[9]}]" in sockets]
-    return max((max(int(row[6], 16), int(row[8])) for row in own), default=0)
+    socket_rows = [row for row in rows if len(row) > 9 and f"socket:[{row[9]}]" in sockets]
+    return max((max(int(row[6], 16), int(row[8])) for row in socket_rows), default=0)
 
 
 def end_run_here(folder: str, run_id: str) -> None:

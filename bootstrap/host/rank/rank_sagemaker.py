@@ -140,19 +140,19 @@ def write_inputs(training_env: Mapping[str, Any], sdk: int) -> None:
     }
     for name, document in documents.items():
         path = os.path.join(training_env["input_config_dir"], name)
-        with placed(path) as part, open(part, "w") as file:
+        with placed(path) as partial, open(partial, "w") as file:
             json.dump(document, file)
     data = os.path.join(training_env["input_dir"], "data")
     os.makedirs(data, exist_ok=True)
     for name, path in training_env["channel_input_dirs"].items():
-        with placed(os.path.join(data, name)) as part:
-            os.symlink(path, part)
+        with placed(os.path.join(data, name)) as partial:
+            os.symlink(path, partial)
 
 
 @contextlib.contextmanager
 def placed(path: str) -> Iterator[str]:
     """Yields a temporary path; what the block creates there is then moved to `path`, because ranks
     of one host create the same files at the same time."""
-    part = f"{path}.part-{os.getpid()}"
-    yield part
-    os.replace(part, path)
+    partial = f"{path}.part-{os.getpid()}"
+    yield partial
+    os.replace(partial, path)

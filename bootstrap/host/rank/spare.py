@@ -276,8 +276,10 @@ def received(asking: socket.socket) -> Request:
         data += more
     if len(streams) != len(stand_in.STREAMS):
         raise ValueError("the streams are not complete")
-    given = json.loads(data)
-    return Request(given["env"], given["cwd"], given["mask"], given["parent"], tuple(streams))
+    request = json.loads(data)
+    return Request(
+        request["env"], request["cwd"], request["mask"], request["parent"], tuple(streams)
+    )
 
 
 def become(request: Request) -> None:

@@ -87,5 +87,5 @@ def started(folder: str, host: int, *packages: str) -> int:
 
 def environment() -> dict[str, str]:
     """Its variables: those of this process, without the rank's, and room for those of another."""
-    own = {name: os.environ[name] for name in ("TMPDIR", *MARKS) if name in os.environ}
-    return {**read_by_imports(os.environ), **own, **process_text.room()}
+    kept = {name: os.environ[name] for name in ("TMPDIR", *MARKS) if name in os.environ}
+    return {**read_by_imports(os.environ), **kept, **process_text.room()}

@@ -38,7 +38,7 @@ def complete(paths: Collection[str]) -> list[str]:
     faulty = {path.partition("/")[0] for path in paths if fault(path)}
 
     def is_complete(path: str) -> bool:
-        hidden = any(part.startswith(".") for part in path.split("/")) or bool(fault(path))
+        hidden = any(name.startswith(".") for name in path.split("/")) or bool(fault(path))
         folder = path.partition("/")[0]
         torn = is_fixed(path) and (f"{folder}/{MANIFEST}" not in known or folder in faulty)
         return not hidden and not torn

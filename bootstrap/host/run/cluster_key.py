@@ -130,8 +130,8 @@ def agent_with(key: bytes, path: str) -> Iterator[None]:
 
 def listens(path: str) -> bool:
     """Whether an agent accepts connections: its socket is there a moment before."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as one:
-        one.connect(path)
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
         return True
     return False
 
@@ -170,10 +170,10 @@ def removed(path: str, key: bytes) -> Iterator[None]:
 
 def give_back(path: str, key: bytes) -> None:
     """Write the key's file, unless there is one."""
-    part = f"{path}.part"
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    partial = f"{path}.part"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(key)
     with contextlib.suppress(FileExistsError):
-        os.link(part, path)
-    os.remove(part)
+        os.link(partial, path)
+    os.remove(partial)

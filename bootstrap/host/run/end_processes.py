@@ -181,7 +181,11 @@ def end_on_all_hosts(run: RunDocument, folder: str, kept: str = "") -> dict[str,
         return {run.hosts[0].name: end_run(run.run_id)}
     numbers = {host.name: index + 1 for index, host in run.present.items()}
     chief = run.hosts[0].name
-    others = [(n, start_on_host(run, folder, at, kept)) for n, at in numbers.items() if n != chief]
+    others = [
+        (name, start_on_host(run, folder, number, kept))
+        for name, number in numbers.items()
+        if name != chief
+    ]
     replies: dict[str, Swept | NotSwept] = {chief: end_run(run.run_id, kept=kept)}
     return replies | {name: reply_of(process) for name, process in others}
 

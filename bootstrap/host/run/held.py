@@ -46,10 +46,10 @@ def begin(folder: str, term: Term, sent: float) -> None:
     for name in (LEASE, ALIVE, RELEASED):
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(folder, name))
-    for name, at in ((LEASE, sent), (ALIVE, now())):
+    for name, when in ((LEASE, sent), (ALIVE, now())):
         with open(os.path.join(folder, name), "x"):
             pass
-        _set(folder, name, at)
+        _set(folder, name, when)
     json_file.save(os.path.join(folder, TERM), term)
 
 
@@ -66,11 +66,11 @@ def renew(folder: str, sent: float) -> None:
 def is_held(folder: str) -> bool:
     """Whether this host may supervise the run and publish what it writes. Once it may not, no later
     beat changes that."""
-    at = sent(folder)
-    if at is not None and now() - at >= HOLD and not is_last(folder):
+    last_beat = sent(folder)
+    if last_beat is not None and now() - last_beat >= HOLD and not is_last(folder):
         drop(folder)
         return False
-    return at is not None
+    return last_beat is not None
 
 
 def is_last(folder: str) -> bool:
@@ -121,8 +121,8 @@ def is_over(folder: str) -> bool:
 
 def is_frozen(folder: str) -> bool:
     """Whether the supervisor gives no sign of life."""
-    at = _time(folder, ALIVE)
-    return at is not None and now() - at >= FROZEN
+    last_sign = _time(folder, ALIVE)
+    return last_sign is not None and now() - last_sign >= FROZEN
 
 
 def release(folder: str) -> None:
@@ -153,5 +153,5 @@ def _time(folder: str, name: str) -> float | None:
         return None
 
 
-def _set(folder: str, name: str, at: float) -> None:
-    os.utime(os.path.join(folder, name), ns=(int(at * 1e9), int(at * 1e9)))
+def _set(folder: str, name: str, when: float) -> None:
+    os.utime(os.path.join(folder, name), ns=(int(when * 1e9), int(when * 1e9)))

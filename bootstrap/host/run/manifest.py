@@ -62,10 +62,10 @@ class Listing:
         self._homes: set[str] = set(TAKEN)
         self._folders: set[str] = set()
         self._add("run.json")
-        for part in ("results", "logs"):
-            for name in tree(os.path.join(folder, part)):
+        for subfolder in ("results", "logs"):
+            for name in tree(os.path.join(folder, subfolder)):
                 if not is_ours(name):
-                    self._add(f"{part}/{name}")
+                    self._add(f"{subfolder}/{name}")
         for name in outputs(folder):
             self._add(f"work/{name}")
 

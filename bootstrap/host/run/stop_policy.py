@@ -85,13 +85,15 @@ def is_over(run: RunDocument, seconds: float) -> bool:
     return run.max_hours is not None and seconds > run.max_hours * 3600
 
 
-def results(run: AfterRun | RunDocument, *, uploaded: bool, fetched: bool, left: int = 0) -> str:
-    """Where the results are, as text. `left`: the number of files that were not fetched."""
+def results(
+    run: AfterRun | RunDocument, *, uploaded: bool, fetched: bool, unfetched: int = 0
+) -> str:
+    """Where the results are, as text. `unfetched`: the number of files that were not fetched."""
     chief = run.hosts[0].name
     if run.bucket and uploaded:
         return f"in {run.bucket.place_of(run.run_id)}"
-    if fetched and left:
-        return f"partly fetched; files left on {chief}: {left}"
+    if fetched and unfetched:
+        return f"partly fetched; files left on {chief}: {unfetched}"
     return "fetched" if fetched else f"only on {chief}"
 
 

@@ -19,8 +19,14 @@ def judged(reported: Reported, thresholds: Sequence[Threshold]) -> Judgement:
     failed = tuple(
         why for item in thresholds if (why := _without(item, missing) or _failure(item, figures))
     )
-    own = reported.values.get("passed")
-    passed = False if failed or own is False else True if thresholds or own is True else None
+    reported_passed = reported.values.get("passed")
+    passed = (
+        False
+        if failed or reported_passed is False
+        else True
+        if thresholds or reported_passed is True
+        else None
+    )
     return Judgement(tuple(thresholds), failed, passed)
 
 

@@ -29,10 +29,11 @@ def seconds_left(run: RunDocument, seconds: float, tool: str = TOOL) -> float | 
     return min(limits, default=None)
 
 
-def too_late(left: float | None, start: float, interval: float) -> str:
-    """Why no attempt begins with `left` seconds: it takes `start` seconds to its first step, and
-    `interval` to its next checkpoint. "" if there is time. Pure."""
+def too_late(remaining: float | None, start: float, interval: float) -> str:
+    """Why no attempt begins in the `remaining` seconds: it takes `start` seconds to its first step,
+    and `interval` to its next checkpoint. "" if there is time. Pure."""
     needed = start + interval
-    if left is None or left >= needed:
+    if remaining is None or remaining >= needed:
         return ""
-    return f"{left:.0f} s are left of its time; a start and the next checkpoint take {needed:.0f} s"
+    steps = "a start and the next checkpoint"
+    return f"{remaining:.0f} s are left of its time; {steps} take {needed:.0f} s"

@@ -155,7 +155,7 @@ class ServerProcess:
             code = self.watch(server)
             if code is None:
                 return ""
-            self.crashes = [at for at in self.crashes if at > time.monotonic() - WINDOW]
+            self.crashes = [crash for crash in self.crashes if crash > time.monotonic() - WINDOW]
             self.crashes.append(time.monotonic())
             if (not self.served and code in NO_RESTART) or len(self.crashes) > len(PAUSES):
                 why = "\n".join(self.log.last[-8:])

@@ -32,7 +32,7 @@ class Rank:
     crowded: bool = False
 
     @property
-    def at(self) -> tuple[str | None, int | None, str]:
+    def position(self) -> tuple[str | None, int | None, str]:
         """What ranks at the same place have in common."""
         return self.place.file, self.place.line, self.place.doing
 
@@ -74,15 +74,15 @@ def judged(ranks: Sequence[Rank]) -> tuple[Sequence[Rank], int, str]:
         return stopped, _if_idle(stopped, SURE), STOPPED
     active = Ranks(rank for rank in ranks if rank.place.doing != "serves")
     for row in ROWS:
-        found = row.behind(active)
-        if found is not None:
-            return found, row.factor(active, found), row.why
+        ranks_behind = row.behind(active)
+        if ranks_behind is not None:
+            return ranks_behind, row.factor(active, ranks_behind), row.why
     raise AssertionError("the last row applies always")
 
 
-def _some(found: Sequence[Rank], ranks: Ranks) -> Found:
+def _some(ranks_behind: Sequence[Rank], ranks: Ranks) -> Found:
     """These ranks, if there are others."""
-    return found if 0 < len(found) < len(ranks) else None
+    return ranks_behind if 0 < len(ranks_behind) < len(ranks) else None
 
 
 def _only(*kinds: str) -> Callable[[Ranks], Found]:
@@ -132,11 +132,11 @@ def _by_odd(ranks: Ranks, behind: Sequence[Rank]) -> int:
 def _smallest(ranks: Sequence[Rank]) -> list[Rank]:
     """The ranks at the place where the fewest are: of equally many, at the last line, which has
     left the loop of the others. None where all are at the same place."""
-    counts = Counter(rank.at for rank in ranks)
+    counts = Counter(rank.position for rank in ranks)
     if len(counts) < 2:
         return []
-    rarest = min(counts, key=lambda at: (counts[at], -(at[1] or 0)))
-    return [rank for rank in ranks if rank.at == rarest]
+    rarest = min(counts, key=lambda position: (counts[position], -(position[1] or 0)))
+    return [rank for rank in ranks if rank.position == rarest]
 
 
 STOPPED = "a stopped rank does nothing until somebody continues it"

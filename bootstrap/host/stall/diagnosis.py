@@ -121,9 +121,11 @@ def _doing(text: str, work: str, source: Source) -> frames.Doing | None:
         return None
     texts = {}
     for stack in stacks:
-        own = next((frame for frame in stack if work in frame.file), None)
-        if own:
-            texts[own.file, own.line] = source(own.file.partition(work)[2], own.line)
+        program_frame = next((frame for frame in stack if work in frame.file), None)
+        if program_frame:
+            texts[program_frame.file, program_frame.line] = source(
+                program_frame.file.partition(work)[2], program_frame.line
+            )
     return frames.doing_of(stacks, work, texts)
 
 
@@ -153,17 +155,16 @@ def _sentence(
         text = f"{subject} {_has(len(behind))} been {_where(first)} {time}"
     partners = [r.place for r in waiting if r.place.doing in PARTNERS]
     if partners:
-        it = "it" if len(behind) == 1 else "them"
+        pronoun = "it" if len(behind) == 1 else "them"
         name = operation or _common([p.detail for p in partners if p.doing == "collective"])
-        at = partners[0]
-        line = f"{at.file}:{at.line}" if at.file else ""
+        partner = partners[0]
+        line = f"{partner.file}:{partner.line}" if partner.file else ""
         inside = f"in {name}" if name else "in TensorFlow"
-        text += (
-            f"; {_names(partners)} {'waits' if len(partners) == 1 else 'wait'} for {it} {inside}"
-        )
+        wait = "waits" if len(partners) == 1 else "wait"
+        text += f"; {_names(partners)} {wait} for {pronoun} {inside}"
         text += f" ({line})" if line else ""
     elif waiting:
-        other = [rank.place for rank in waiting if rank.at == waiting[0].at]
+        other = [rank.place for rank in waiting if rank.position == waiting[0].position]
         text += f"; {_names(other)} {_has(len(other))} been {_where(other[0])}"
     return text
 

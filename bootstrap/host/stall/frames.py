@@ -44,7 +44,6 @@ class Doing:
     kind: str
     frame: Frame | None
     detail: str = ""
-    own: bool = False  # the program's own line is the innermost one
 
 
 def doing_of(stacks: list[Stack], work: str, text_of: dict[tuple[str, int], str]) -> Doing:
@@ -69,31 +68,30 @@ def doing_of(stacks: list[Stack], work: str, text_of: dict[tuple[str, int], str]
 
 def _of_thread(stack: Stack, work: str, text_of: dict[tuple[str, int], str]) -> Doing:
     inner: list[Frame] = []
-    own = None
+    program_frame = None
     for frame in stack:
         if work in frame.file:
-            own = frame
+            program_frame = frame
             break
         inner.append(frame)
-    if not own:
+    if not program_frame:
         inner = [frame for frame in stack if "railhead.pyz" not in frame.file]
     files = [frame.file for frame in inner]
     if any(map(COLLECTIVE.search, files)):
-        return Doing("collective", own, _operation(inner))
+        return Doing("collective", program_frame, _operation(inner))
     if any(map(SERVES.search, files)):
-        return Doing("serves", own, "join")
+        return Doing("serves", program_frame, "join")
     if any(map(INPUT.search, files)):
-        return Doing("input", own)
+        return Doing("input", program_frame)
     if any(map(TENSORFLOW.search, files)):
-        return Doing("tensorflow", own)
-    if own and not inner:
-        text = text_of.get((own.file, own.line), "")
+        return Doing("tensorflow", program_frame)
+    if program_frame and not inner:
+        text = text_of.get((program_frame.file, program_frame.line), "")
         call = CALL.search(text)
         if call and OF_MPI.search(text):
-            return Doing("collective", own, call[1], own=True)
-        return Doing("call", own, own=True)
+            return Doing("collective", program_frame, call[1])
     joins = any((f.file.rpartition("/")[2], f.name) in JOINS for f in inner[:3])
-    return Doing("call", own, "join" if joins else "")
+    return Doing("call", program_frame, "join" if joins else "")
 
 
 def _operation(inner: list[Frame]) -> str:

@@ -135,12 +135,12 @@ class StallWatch:
     def _write(self, diagnosis: Diagnosis, samples: Iterable[Sample]) -> None:
         """Write the stacks of all ranks to a log of the run."""
         parts = [f"{diagnosis.stall.text}\n{diagnosis.why}"]
-        for one in sorted(samples, key=lambda sample: sample.rank):
-            host = self.run.hosts[self.run.host_of(one.rank)].name
-            head = f"rank {one.rank} on {host}: process {one.pid}, state {one.state}"
-            head += f", waits in {one.wait}" if one.wait else ""
-            head += f", child: {one.child}" if one.child else ""
-            parts.append(f"{head}\n{one.stacks[1] or one.stacks[0] or '(no stack)'}")
+        for sample in sorted(samples, key=lambda sample: sample.rank):
+            host = self.run.hosts[self.run.host_of(sample.rank)].name
+            head = f"rank {sample.rank} on {host}: process {sample.pid}, state {sample.state}"
+            head += f", waits in {sample.wait}" if sample.wait else ""
+            head += f", child: {sample.child}" if sample.child else ""
+            parts.append(f"{head}\n{sample.stacks[1] or sample.stacks[0] or '(no stack)'}")
         data = self.output.secrets.redact("\n\n".join(parts).encode())[:MOST]
         path = os.path.join(self.folder, LOG)
         with open(f"{path}.part", "wb") as file:
@@ -166,11 +166,11 @@ def ask_hosts(run: RunDocument, folder: str, pause: float) -> dict[str, list[Sam
     replies: dict[str, list[Sample] | str] = {}
     free = threading.Semaphore(AT_ONCE)
 
-    def one(index: int) -> None:
+    def ask(index: int) -> None:
         with free:
             replies[run.hosts[index].name] = ask_host(run, folder, index, pause)
 
-    threads = [threading.Thread(target=one, args=(index,), daemon=True) for index in run.present]
+    threads = [threading.Thread(target=ask, args=(index,), daemon=True) for index in run.present]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -43,11 +43,11 @@ def restore(bucket: BucketFolder, folder: str, term: int) -> None:
             full.
         ValueError: a document is damaged.
     """
-    part = os.path.join(folder, RESTORED)
-    shutil.rmtree(part, ignore_errors=True)
-    os.makedirs(part)
-    download(bucket, part, term)
-    place(part, folder)
+    incoming = os.path.join(folder, RESTORED)
+    shutil.rmtree(incoming, ignore_errors=True)
+    os.makedirs(incoming)
+    download(bucket, incoming, term)
+    place(incoming, folder)
 
 
 def download(bucket: BucketFolder, folder: str, term: int) -> None:
@@ -95,15 +95,15 @@ def join_log(bucket: BucketFolder, folder: str, name: str, progress: Progress) -
         return Progress(inode, file.tell(), progress.sent, progress.number, born)
 
 
-def place(part: str, folder: str) -> None:
+def place(source: str, folder: str) -> None:
     """Move all files of a folder to the same names below another one; those at its top, which say
     what was uploaded, come last."""
-    for at, _, names in os.walk(part, topdown=False):
-        target = os.path.join(folder, os.path.relpath(at, part))
+    for parent, _, names in os.walk(source, topdown=False):
+        target = os.path.join(folder, os.path.relpath(parent, source))
         os.makedirs(target, exist_ok=True)
         for name in names:
-            os.replace(os.path.join(at, name), os.path.join(target, name))
-        os.rmdir(at)
+            os.replace(os.path.join(parent, name), os.path.join(target, name))
+        os.rmdir(parent)
 
 
 def look(bucket: BucketFolder, name: str) -> bytes | None:

@@ -153,8 +153,8 @@ class Standby:
 
     def restored(self, term: Term) -> str:
         """Restore the run in the time that is left of it; why this failed, or ""."""
-        left = time_left.seconds_left(self.run, self.seconds())
-        seconds = max(0.0, min(RESTORING, RESTORING if left is None else left))
+        remaining = time_left.seconds_left(self.run, self.seconds())
+        seconds = max(0.0, min(RESTORING, RESTORING if remaining is None else remaining))
         command = bounded.command_with_client(self.run, RUN, programs.RESTORE, str(term.number))
         try:
             ended = bounded.run(command, seconds)

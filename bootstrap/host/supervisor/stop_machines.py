@@ -137,7 +137,7 @@ class MachineStopper:
         fetched = self.fetched()
         files_left = fetched.left if fetched else 0
         where = stop_policy.results(
-            self.run, uploaded=self.uploaded, fetched=fetched is not None, left=files_left
+            self.run, uploaded=self.uploaded, fetched=fetched is not None, unfetched=files_left
         )
         machines = replace(self.machines, phase=phase, results=where, **more)
         if machines == self.machines:

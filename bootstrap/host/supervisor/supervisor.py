@@ -231,8 +231,8 @@ class Supervisor:
         if evaluation is None:
             return None
         file = path("results/evaluation.json")
-        own = Reported(json_file.load_object(file))  # it has more, and all digits
-        written = own.after(evaluation.values)
+        reported = Reported(json_file.load_object(file))  # it has more, and all digits
+        written = reported.after(evaluation.values)
         if judgement:
             evaluation, written = evaluation.judged(judgement), written.judged(judgement)
         with self.state.counted():
@@ -385,13 +385,13 @@ class Supervisor:
         if self.watch.stall and self.watch.ends_run:
             return self.watch.culprit(self.watch.stall)
         first = verdict(" ".join(self.output.mpirun))
-        if self.output.failed and (first is None or first.what not in ("signal", "lost")):
+        if self.output.failed and (first is None or first.kind not in ("signal", "lost")):
             rank, code = next(iter(self.output.failed.items()))
             blamed = self.blame(rank)
             return self.early_end(blamed) or replace(blamed, exit=code)
         if first and first.rank is not None:
             blamed = self.blame(first.rank)
-            killed = first.what == "signal"
+            killed = first.kind == "signal"
             status = code if first.code is None else first.code
             return replace(blamed, signal=status) if killed else replace(blamed, exit=status)
         lines = [line for line in self.output.mpirun if line][:SHOWN]
@@ -411,8 +411,8 @@ class Supervisor:
     def lost_host(self, first: Verdict | None) -> str | None:
         """The host whose daemon mpirun has lost."""
         present = [host.name for host in self.run.present.values()]
-        at = first.present if first else None
-        return present[at] if at is not None and at < len(present) else None
+        position = first.present if first else None
+        return present[position] if position is not None and position < len(present) else None
 
     def silence(self) -> str:
         """What is known of a host that fell silent."""

@@ -136,13 +136,13 @@ def birth(file: str | int) -> float | None:
     """When a file, or an open one, was created, in seconds since 1970; None where the disk does not
     say."""
     buffer = ctypes.create_string_buffer(256)
-    at = (file, b"", OPEN) if isinstance(file, int) else (HERE, os.fsencode(file), NO_LINK)
+    location = (file, b"", OPEN) if isinstance(file, int) else (HERE, os.fsencode(file), NO_LINK)
     try:
-        found = ctypes.CDLL(None).statx(*at, MASK, buffer)
+        failed = ctypes.CDLL(None).statx(*location, MASK, buffer)
     except AttributeError:  # glibc before 2.28
         return None
     (mask,) = struct.unpack_from("<I", buffer)
-    if found or not mask & HAS_BIRTH:
+    if failed or not mask & HAS_BIRTH:
         return None
     seconds, nanoseconds = BIRTH.unpack_from(buffer, AT)
     return float(seconds + nanoseconds / 1e9)

@@ -178,10 +178,10 @@ class GrowingFiles:
             data = data[: data.rfind(b"\n") + 1]
         if not data:
             return
-        part = os.path.join(self.run, f"{STATUS}.piece")
-        with open(part, "wb") as file:
+        piece = os.path.join(self.run, f"{STATUS}.piece")
+        with open(piece, "wb") as file:
             file.write(data)
-        self.bucket.put(part, piece_of(name, begin))
+        self.bucket.put(piece, piece_of(name, begin))
         self.sent[name] = begin + len(data)
 
 
@@ -337,8 +337,8 @@ def end(process: subprocess.Popen[bytes] | OSError | None, folder: str) -> str:
         process.wait(bounded.GRACE)
     checkpoints, grown = load_status(folder), load_grown(folder)
     why = [
-        f"{status.failed} uploads of {what} failed, last: {status.why}"
-        for status, what in ((checkpoints, "checkpoints"), (grown, "logs and metrics"))
+        f"{status.failed} uploads of {kind} failed, last: {status.why}"
+        for status, kind in ((checkpoints, "checkpoints"), (grown, "logs and metrics"))
         if status.why
     ]
     return "; ".join(why)

@@ -53,7 +53,10 @@ class LogUpload:
         earlier: Mapping[str, Progress] = MappingProxyType({}),
     ) -> None:
         self.run, self.bucket = run, bucket
-        self.logs = {name: replace(one, number=one.number + 1) for name, one in earlier.items()}
+        self.logs = {
+            name: replace(progress, number=progress.number + 1)
+            for name, progress in earlier.items()
+        }
         self.tails: dict[str, Tail] = {}  # at most a piece of each log
 
     def step(self) -> None:
@@ -81,10 +84,12 @@ class LogUpload:
     def _skip(self, name: str, count: int) -> None:
         """Leave out the next bytes of a log; the next piece is a new one."""
         if count > 0:
-            one = self.logs[name]
+            progress = self.logs[name]
             self.tails.pop(name, None)
-            position, sent = one.position + count, one.sent + count
-            self.logs[name] = replace(one, position=position, sent=sent, number=one.number + 1)
+            position, sent = progress.position + count, progress.sent + count
+            self.logs[name] = replace(
+                progress, position=position, sent=sent, number=progress.number + 1
+            )
 
     def _files(self, name: str) -> Iterator[tuple[IO[bytes], int]]:
         """The files to be read, older first, and where to begin in each."""
@@ -107,9 +112,9 @@ class LogUpload:
 
     def _lose(self, name: str) -> None:
         """Note that a log was rotated twice: the rest of its file is gone, at least one byte."""
-        if one := self.logs.get(name):
+        if progress := self.logs.get(name):
             self.tails.pop(name, None)
-            self.logs[name] = replace(one, sent=one.sent + 1, number=one.number + 1)
+            self.logs[name] = replace(progress, sent=progress.sent + 1, number=progress.number + 1)
 
     def _space(self, name: str) -> int:
         tail = self.tails.get(name)
@@ -144,10 +149,10 @@ class LogUpload:
                     self._put(live_logs.object_of(name, number), b"")
 
     def _put(self, name: str, content: bytes) -> None:
-        part = os.path.join(self.run, PART)
-        with open(part, "wb") as file:
+        piece = os.path.join(self.run, PART)
+        with open(piece, "wb") as file:
             file.write(content)
-        self.bucket.put(part, name, short_lived=True)
+        self.bucket.put(piece, name, short_lived=True)
 
 
 def identity(file: IO[bytes]) -> tuple[int, float]:

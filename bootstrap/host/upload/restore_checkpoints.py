@@ -66,12 +66,12 @@ def fetched(bucket: BucketFolder, entry: Uploaded, folder: str) -> bool:
     """Fetch one file and put it in its place; False if its content is not as in the manifest."""
     path = os.path.join(folder, entry.path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    part = os.path.join(folder, f".part-{entry.object}")
-    get(bucket, checkpoint_files.object_of(entry.object), part)
-    if regular_files.size_and_sha256(part) != (entry.bytes, entry.sha256):
-        os.remove(part)
+    partial = os.path.join(folder, f".part-{entry.object}")
+    get(bucket, checkpoint_files.object_of(entry.object), partial)
+    if regular_files.size_and_sha256(partial) != (entry.bytes, entry.sha256):
+        os.remove(partial)
         return False
-    os.replace(part, path)
+    os.replace(partial, path)
     return True
 
 

@@ -49,7 +49,7 @@ def _keras(lines: Sequence[str], keras: int | None) -> str:
 def _xid(cause: Cause) -> str:
     """The remedy for an Xid in the evidence."""
     xids = xid.read_log(cause.evidence) if cause.class_ == "gpu" else ()
-    return "".join(f"{x.meaning.what}: {x.meaning.todo.format(bus=x.bus)}" for x in xids[:1])
+    return "".join(f"{x.meaning.problem}: {x.meaning.todo.format(bus=x.bus)}" for x in xids[:1])
 
 
 def _command(run: Run, cause: Cause) -> Command:

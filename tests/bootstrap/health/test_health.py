@@ -107,7 +107,7 @@ def test_what_a_driver_reports_becomes_findings(
     assert len(findings) == len(reported)
     for finding, (what, action) in zip(findings, reported, strict=True):
         assert finding.host == "h1"
-        assert what in finding.what and action in str(finding.action)
+        assert what in finding.problem and action in str(finding.action)
 
 
 LOGS = {
@@ -216,13 +216,13 @@ def test_as_many_gpus_on_the_bus_as_by_the_driver_is_well(four: HostFacts) -> No
 
 def test_a_gpu_that_the_driver_lost_is_found(four: HostFacts) -> None:
     (findings,) = checks.gpu_findings("h1", replace(four, gpus=four.gpus[:3]))
-    assert findings.what == "4 GPUs on the PCI bus, 3 by nvidia-smi"
+    assert findings.problem == "4 GPUs on the PCI bus, 3 by nvidia-smi"
     assert "restart the machine" in str(findings.action)
 
 
 def test_a_driver_that_fails_is_reported_in_its_own_text(four: HostFacts) -> None:
     (findings,) = checks.gpu_findings("h1", broken(four))
-    assert findings.what.startswith(
+    assert findings.problem.startswith(
         "4 GPUs on the PCI bus, none by nvidia-smi: NVIDIA-SMI has failed"
     )
     assert "restart the machine" in str(findings.action)
@@ -261,8 +261,8 @@ def test_tensorflow_must_see_every_gpu(
     findings = list(checks.fallback_findings("h1", four, bench))
     assert len(findings) == (what is not None)
     for finding in findings:
-        assert what and what in finding.what and str(finding.action).startswith("fab ")
-        assert bench.output in finding.what
+        assert what and what in finding.problem and str(finding.action).startswith("fab ")
+        assert bench.output in finding.problem
 
 
 def test_a_cpu_host_needs_no_gpu(debian: HostFacts) -> None:
@@ -297,7 +297,7 @@ def test_a_clock_is_reported_as_ahead_or_behind() -> None:
     assert checks.shown_skew(0.0004) == "0.4 ms ahead"
     assert checks.shown_skew(-90.04) == "90.0 s behind"
     (findings,) = checks.clock_findings({"h1": ClockOffset(-90, 0.1), "h2": ClockOffset(-90, 0.1)})
-    assert "90.0 s ahead, compared with every host's" in findings.what
+    assert "90.0 s ahead, compared with every host's" in findings.problem
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_room_for_a_run_is_a_matter_of_ranks(
 ) -> None:
     findings = list(checks.capacity_findings("h1", disk, memory, ranks))
     assert len(findings) == len(text)
-    assert all(word in f.what for word, f in zip(text, findings, strict=True))
+    assert all(word in f.problem for word, f in zip(text, findings, strict=True))
 
 
 # --- Speed ---------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def test_the_host_that_others_wait_for_is_found(
 
 def test_a_device_that_multiplies_wrong_is_found() -> None:
     (findings,) = checks.speed_findings({"h1": bench(1, right=False)}, {"h1": "m"})
-    assert findings.what == "GPU:0: a product of matrices was wrong"
+    assert findings.problem == "GPU:0: a product of matrices was wrong"
 
 
 def test_bandwidth_is_bytes_over_time_and_on_the_wire_what_a_ring_sends() -> None:
@@ -389,7 +389,7 @@ RATES = {("h1", "h2"): 900e6, ("h1", "h3"): 12e6, ("h2", "h3"): 880e6}
 def test_a_slow_pair_is_found_and_the_matrix_names_the_slowest() -> None:
     (findings,) = checks.pair_findings(RATES)
     assert findings.host == "h1 and h3"
-    assert findings.what == "12 MB/s between them, good pairs reach 900 MB/s"
+    assert findings.problem == "12 MB/s between them, good pairs reach 900 MB/s"
     assert matrix(RATES, ["h1", "h2", "h3"]) == [
         "pairs  h1        h2        h3",
         "h1     .         900 MB/s  12 MB/s",

@@ -104,7 +104,7 @@ def test_where_the_results_are() -> None:
     assert results(RUN, uploaded=True, fetched=False) == "in s3://b/runs/r1"
     assert results(RUN, uploaded=False, fetched=True) == "fetched"
     partly = "partly fetched; files left on h1: 3"
-    assert results(RUN, uploaded=False, fetched=True, left=3) == partly
+    assert results(RUN, uploaded=False, fetched=True, unfetched=3) == partly
 
 
 def test_the_rule_of_a_run_document() -> None:

@@ -44,7 +44,7 @@ def test_a_checkpoint_has_its_own_time_whatever_is_logged_after_it(
     write(run, "log.csv", "2\n", mode="a")
     write(run, "events.out.tfevents.1.h", "x")
     point = points.checkpoints(str(run), seen).newest
-    assert 29 < time.time() - point.at < 31
+    assert 29 < time.time() - point.completed < 31
     again = points.checkpoints(str(run), seen).newest
     assert again == point, "the same checkpoint"
 
@@ -55,7 +55,7 @@ def test_a_file_that_is_written_again_is_a_checkpoint(run: Path, seen: Changes) 
     for number in (1, 2, 3):
         write(run, "state.json", '{"steps": [' + "0, " * number + "0]}", age=9 - 2 * number)
         seen.look()
-    assert 2 < time.time() - points.checkpoints(str(run), seen).newest.at < 4
+    assert 2 < time.time() - points.checkpoints(str(run), seen).newest.completed < 4
 
 
 def test_a_file_that_is_being_written_is_not_yet_a_checkpoint(run: Path, seen: Changes) -> None:
@@ -63,9 +63,9 @@ def test_a_file_that_is_being_written_is_not_yet_a_checkpoint(run: Path, seen: C
     write(run, "2.h5", "ha")
     seen.look()
     write(run, "2.h5", "lf", mode="a")
-    assert 29 < time.time() - points.checkpoints(str(run), seen).newest.at < 31
+    assert 29 < time.time() - points.checkpoints(str(run), seen).newest.completed < 31
     os.utime(run / "checkpoints/2.h5", (time.time() - 3, time.time() - 3))
-    assert 2 < time.time() - points.checkpoints(str(run), seen).newest.at < 4
+    assert 2 < time.time() - points.checkpoints(str(run), seen).newest.completed < 4
 
 
 def test_files_that_only_grow_are_what_a_run_continues_from_where_there_is_nothing_else(
@@ -74,7 +74,7 @@ def test_files_that_only_grow_are_what_a_run_continues_from_where_there_is_nothi
     write(run, "done.txt", "1\n", age=20)
     seen.look()
     write(run, "done.txt", "2\n", age=10, mode="a")
-    assert 9 < time.time() - points.checkpoints(str(run), seen).newest.at < 11
+    assert 9 < time.time() - points.checkpoints(str(run), seen).newest.completed < 11
 
 
 def test_events_of_tensorboard_are_not_a_checkpoint(run: Path, seen: Changes) -> None:
@@ -92,7 +92,7 @@ def test_a_checkpoint_was_begun_when_its_file_was_created(run: Path, seen: Chang
     os.utime(hidden, (time.time() + 5, time.time() + 5))
     hidden.rename(run / "checkpoints/model.h5")
     point = points.checkpoints(str(run), seen).newest
-    assert point.begun == created and point.at > created + 4
+    assert point.begun == created and point.completed > created + 4
 
 
 def test_a_file_from_before_the_run_was_begun_when_it_was_complete(run: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_file_from_before_the_run_was_begun_when_it_was_complete(run: Path) ->
     changes = Changes(str(run / "checkpoints"))
     changes.look()
     point = points.checkpoints(str(run), changes).newest
-    assert point.begun == pytest.approx(point.at)
+    assert point.begun == pytest.approx(point.completed)
 
 
 def test_a_log_that_never_paused_is_not_a_checkpoint_after_its_program_has_ended(
@@ -113,4 +113,4 @@ def test_a_log_that_never_paused_is_not_a_checkpoint_after_its_program_has_ended
     write(run, "log.csv", "1\n")
     seen.look()
     write(run, "log.csv", "2\n", age=3, mode="a")
-    assert 29 < time.time() - points.checkpoints(str(run), seen).newest.at < 31
+    assert 29 < time.time() - points.checkpoints(str(run), seen).newest.completed < 31
