@@ -17,7 +17,7 @@ def campaigns() -> dict[str, str]:
 
 def crossings() -> dict[str, str]:
     """What comes to the user's computer from others."""
-    rows = [(c.what, c.writer, c.opened_by, c.runs) for c in CROSSINGS]
+    rows = [(c.data, c.writer, c.opened_by, c.runs) for c in CROSSINGS]
     return {"crossings": table(("what", "written by", "opened here by", "may run here"), rows)}
 
 

@@ -40,7 +40,7 @@ def run_line(run_id: str) -> str:
         return f"Run {run_id}: {error.message}"
     name = f" {facts.name}" if facts.name else ""
     on = f" on {', '.join(facts.hosts)}" if facts.hosts else ""
-    return f"Run {run_id}{name}: {facts.state}, {facts.what}{on}"
+    return f"Run {run_id}{name}: {facts.state}, {facts.description}{on}"
 
 
 def run_html(run_id: str) -> Markup:
@@ -56,7 +56,9 @@ def _run(facts: RunFacts) -> Markup:
     charts = [element("div", chart(panel)) for panel in panels(facts.records)[:CHARTS]]
     return element(
         "div",
-        element("p", element("b", "Run ", facts.run_id), " ", state_of(facts), f", {facts.what}"),
+        element(
+            "p", element("b", "Run ", facts.run_id), " ", state_of(facts), f", {facts.description}"
+        ),
         pairs({**figures(facts), **facts.chosen, "results": str(facts.folder)}),
         element("div", *charts, style="display:flex;flex-wrap:wrap;background:#fff"),
     )

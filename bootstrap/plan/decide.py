@@ -33,8 +33,8 @@ def decide(cluster: SurveyedCluster, options: Options) -> Plan:
     todo = _changes(cluster)
     downloads.refuse(cluster.facts, todo)
     _refuse_system_changes(cluster, todo, options)
-    wanted = {name: [*todo[name].steps(name), *_steps(cluster, name)] for name in todo}
-    steps = [downloads.routed(s, cluster.facts[name]) for name in wanted for s in wanted[name]]
+    steps_of = {name: [*todo[name].steps(name), *_steps(cluster, name)] for name in todo}
+    steps = [downloads.routed(s, cluster.facts[name]) for name in steps_of for s in steps_of[name]]
     notes = (*_notes(cluster), *downloads.notes(cluster, todo, steps))
     downloads.refuse_sources(cluster.environment.sources, steps)
     plan = Plan(tuple(todo), tuple(steps), notes)
@@ -163,8 +163,8 @@ def _refuse_no_nvcc(cluster: SurveyedCluster, name: str) -> None:
 def _keeps(cluster: SurveyedCluster, name: str) -> str:
     """Says that the wheel is stored in the stack's bucket; empty if this host does not store it."""
     cached = cluster.cached_wheel
-    wanted = cached is not None and cached.in_bucket is False and name == cluster.builder
-    return f", then kept in {cached.url}" if cached and wanted else ""
+    stores = cached is not None and cached.in_bucket is False and name == cluster.builder
+    return f", then kept in {cached.url}" if cached and stores else ""
 
 
 def not_let_in(cluster: SurveyedCluster, name: str) -> Peer | None:

@@ -88,7 +88,7 @@ def wrong(facts: HostFacts) -> str:
 
 def version(text: str) -> tuple[int, ...]:
     """A driver's version as a tuple that compares."""
-    return tuple(int(part) for part in re.findall(r"\d+", text))
+    return tuple(int(number) for number in re.findall(r"\d+", text))
 
 
 def has_volta(facts: HostFacts) -> bool:

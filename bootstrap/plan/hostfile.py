@@ -95,26 +95,28 @@ def links(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> tuple[Link, 
 def networks(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> str:
     """The links' networks, as Open MPI's *_if_include takes them. It knows none of IPv6: there the
     interface, where all hosts name it alike, otherwise "", and Open MPI chooses."""
-    found = links(peers, facts)
-    if not any(":" in link.network for link in found):
-        return ",".join(dict.fromkeys(link.network for link in found))
-    devices = {link.device or "" for link in found}
+    peer_links = links(peers, facts)
+    if not any(":" in link.network for link in peer_links):
+        return ",".join(dict.fromkeys(link.network for link in peer_links))
+    devices = {link.device or "" for link in peer_links}
     return devices.pop() if len(devices) == 1 else ""
 
 
 def is_loopback(networks: str) -> bool:
     """Whether all of these networks are of one machine."""
-    addresses = [one.partition("/")[0] for one in networks.split(",")]
-    return networks == "lo" or all(one.startswith("127.") for one in addresses)
+    addresses = [network.partition("/")[0] for network in networks.split(",")]
+    return networks == "lo" or all(address.startswith("127.") for address in addresses)
 
 
 def _link(address: str, facts: HostFacts) -> Link:
     ip = ipaddress.ip_address(address)
     single = f"{address}/{ip.max_prefixlen}"
-    for own in facts.addresses:  # an exact match comes before a network that contains the address
-        if own.address == address:
-            return Link(own.device, own.network if ip.version == 4 else single)
-    for own in facts.addresses:
-        if ip.version == 4 and ip in ipaddress.ip_network(own.network):
-            return Link(own.device, own.network)
+    for (
+        interface
+    ) in facts.addresses:  # an exact match comes before a network that contains the address
+        if interface.address == address:
+            return Link(interface.device, interface.network if ip.version == 4 else single)
+    for interface in facts.addresses:
+        if ip.version == 4 and ip in ipaddress.ip_network(interface.network):
+            return Link(interface.device, interface.network)
     return Link(None, single)

@@ -56,4 +56,4 @@ def _wrong(host: HostFacts) -> str:
 
 
 def _has_only_loopback(host: HostFacts) -> bool:
-    return all(ipaddress.ip_address(own.address).is_loopback for own in host.addresses)
+    return all(ipaddress.ip_address(interface.address).is_loopback for interface in host.addresses)

@@ -50,7 +50,7 @@ class Changes:
             "driver": self.driver is not None or bool(self.hold),
             "reboot": self.reboot,
         }
-        return tuple(name for name, wanted in steps.items() if wanted)
+        return tuple(name for name, is_needed in steps.items() if is_needed)
 
     @property
     def as_root(self) -> tuple[str, ...]:
@@ -150,8 +150,8 @@ def _reasons(
     reboot = "loads the new driver" + (" in place of Nouveau" if facts.gpu.nouveau else "")
     driver = "held against upgrades"
     if row:
-        what = row.installer or " ".join(row.packages)
-        driver = f"{wrong}: {row.flavour} {row.branch}, {row.why}: {what}; {driver}"
+        source = row.installer or " ".join(row.packages)
+        driver = f"{wrong}: {row.flavour} {row.branch}, {row.why}: {source}; {driver}"
     return {
         "cloud-init": "its first boot has not finished",
         "mend": "an installation was interrupted: dpkg --configure -a",

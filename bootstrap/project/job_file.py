@@ -62,9 +62,9 @@ def chosen(options: JobOptions) -> Job | None:
     jobs = _read(Path(file), options.job)
     name = options.job or (next(iter(jobs)) if len(jobs) == 1 else "")
     if name not in jobs:
-        what = f"has no job {name}; it has" if name else "is given without a job; it has"
+        problem = f"has no job {name}; it has" if name else "is given without a job; it has"
         raise UsageError(
-            f"{file} {what} {', '.join(jobs) or 'none'}",
+            f"{file} {problem} {', '.join(jobs) or 'none'}",
             hint=Command("train", *list(jobs)[:1]) if jobs else "",
         )
     job = Job(file, name, jobs[name])
@@ -142,7 +142,7 @@ def save(options: JobOptions, *groups: Any) -> None:
     assert options.save
     path, name = Path(options.save), options.job or NAME
     exists = path.exists()
-    own = not exists or not _wants(path) or trusted_jobs.is_known(path.resolve())
+    is_trusted = not exists or not _wants(path) or trusted_jobs.is_known(path.resolve())
     if exists and name in _read(path, None):
         raise UsageError(
             f"{path} has a job {name} already: name another one",
@@ -151,7 +151,7 @@ def save(options: JobOptions, *groups: Any) -> None:
     before = text_given(path, str(path), BYTES) if exists else HEADER
     mode = path.stat().st_mode & 0o777 if exists else 0o644
     atomic_write(path, f"{before.rstrip()}\n\n{text_of(name, table_of(*groups))}", mode)
-    if own:  # all of it was typed here, or agreed to
+    if is_trusted:  # all of it was typed here, or agreed to
         trusted_jobs.record(path.resolve())
     file = {} if path == Path(FILE) else {"file": options.save}
     print_lines(f"written: job {name} in {path}", f"next: {Command('train', name, **file)}")

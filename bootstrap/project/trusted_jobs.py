@@ -28,11 +28,11 @@ def check(file: str, name: str, table: Table) -> None:
     Raises:
         UsageError: the user does not agree, or there is no terminal.
     """
-    if wanted := [f"{name}: {line}" for line in wants(table, Path(file).resolve().parent)]:
-        trust(file, wanted, yes=False)
+    if uses := [f"{name}: {line}" for line in wants(table, Path(file).resolve().parent)]:
+        trust(file, uses, yes=False)
 
 
-def trust(file: str, wanted: list[str], *, yes: bool) -> str:
+def trust(file: str, uses: list[str], *, yes: bool) -> str:
     """Ask for what the jobs of a file want, unless it is recorded already, and record it; a line
     about it.
 
@@ -40,11 +40,11 @@ def trust(file: str, wanted: list[str], *, yes: bool) -> str:
         UsageError: the user does not agree, or there is no terminal.
     """
     path = Path(file).resolve()
-    if not wanted:
+    if not uses:
         return f"{file} needs no trust: its jobs send and run only what is in its folder"
     if is_known(path):
         return f"{file} is trusted already"
-    listed = "\n".join(f"  {line}" for line in wanted)
+    listed = "\n".join(f"  {line}" for line in uses)
     question = f"{file} is new to this computer. Its jobs use:\n{listed}\nHave you read it?"
     hint = str(Command("trust", job=file, yes=True))  # text: it needs no hosts
     if not yes and not confirm(question, hint=hint):
@@ -56,7 +56,7 @@ def trust(file: str, wanted: list[str], *, yes: bool) -> str:
 def wants(table: Table, folder: Path) -> Iterator[str]:
     """The keys of a job that send what is not in its folder, or run code here, with their values.
     Relative paths are those of the current folder, as in a job."""
-    paths = [key for key, one in keys().items() if one.rule.path and key not in ALWAYS]
+    paths = [key for key, option in keys().items() if option.rule.path and key not in ALWAYS]
     for key in ALWAYS:
         if key in table:
             value = table[key]
@@ -93,7 +93,7 @@ def is_known(path: Path) -> bool:
 def record(path: Path) -> None:
     """Record the file with its present content."""
     if (digest := digest_of(path)) not in (recorded := _recorded()):
-        atomic_write(_list(), "".join(f"{one}\n" for one in [*recorded, digest]))
+        atomic_write(_list(), "".join(f"{line}\n" for line in [*recorded, digest]))
 
 
 def digest_of(path: Path) -> str:

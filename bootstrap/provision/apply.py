@@ -58,11 +58,13 @@ def apply(cluster: ConnectedCluster, plan: Plan, board: Board) -> ConnectedClust
 
 def apply_system_changes(cluster: ConnectedCluster, plan: Plan, board: Board) -> ConnectedCluster:
     """Make the system changes of the plan, if it has any, and read the facts again."""
-    wanted = {name: changes(cluster, name) for name in cluster.sessions if _parts(plan, name)[0]}
-    if not wanted:
+    system_changes = {
+        name: changes(cluster, name) for name in cluster.sessions if _parts(plan, name)[0]
+    }
+    if not system_changes:
         return cluster
-    seen = change_system(cluster.sessions, cluster.facts, wanted, board)
-    return check_changed(cluster, list(wanted), seen)
+    seen = change_system(cluster.sessions, cluster.facts, system_changes, board)
+    return check_changed(cluster, list(system_changes), seen)
 
 
 def check_changed(
@@ -78,8 +80,10 @@ def check_changed(
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})
     if needed := {name: text for name in changed if (text := _still_needed(cluster, name))}:
         outcomes = {name: needed.get(name, "ok") for name in cluster.sessions}
-        what = f"{WHAT} on {len(needed)} of {len(outcomes)} hosts did not have the expected effect"
-        raise HostsFailed(what, outcomes)
+        message = (
+            f"{WHAT} on {len(needed)} of {len(outcomes)} hosts did not have the expected effect"
+        )
+        raise HostsFailed(message, outcomes)
     return cluster
 
 

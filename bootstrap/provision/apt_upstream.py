@@ -78,9 +78,9 @@ def mirror_networks() -> tuple[IPv4Network | IPv6Network, ...]:
     Raises:
         UsageError: one is not a network.
     """
-    named = [part.strip() for part in os.environ.get(MIRRORS, "").split(",") if part.strip()]
+    texts = map(str.strip, os.environ.get(MIRRORS, "").split(","))
     try:
-        return tuple(ip_network(part) for part in named)
+        return tuple(ip_network(text) for text in texts if text)
     except ValueError as error:
         raise UsageError(
             f"{MIRRORS}: {error}; networks and addresses, separated by commas",
@@ -120,10 +120,10 @@ def proxy_for(host: str, scheme: str) -> str:
 
 def connect(host: str, port: int) -> socket.socket:
     """A TCP connection to an https host. OSError: the host is unreachable."""
-    own = urlsplit(proxy_for(host, "https"))
-    if own.hostname:
+    proxy = urlsplit(proxy_for(host, "https"))
+    if proxy.hostname:
         check_destination(host, port, "https")
-        tunnel = HTTPConnection(own.hostname, own.port or 80, timeout=SILENCE)
+        tunnel = HTTPConnection(proxy.hostname, proxy.port or 80, timeout=SILENCE)
         tunnel.set_tunnel(host, port)
         tunnel.connect()
         return tunnel.sock

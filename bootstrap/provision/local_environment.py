@@ -42,7 +42,7 @@ def python_of(name: str) -> Path:
         RailheadError: it could not be created; the message has uv's output.
     """
     folder = local_state.filled_once(
-        environment_folder(name), lambda part: _create(part, _lock(name))
+        environment_folder(name), lambda partial: _create(partial, _lock(name))
     )
     return folder / "bin" / "python"
 

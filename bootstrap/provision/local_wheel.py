@@ -60,9 +60,9 @@ def environment_here(
             if version in facts.pythons and python in (None, version):
                 return Environment(Runtime(row, gpu), version, "on this computer")
     locked = "; ".join(f"{row.name} is for Python {', '.join(row.pythons)}" for row in rows)
-    wanted = f"Python {python}" if python else "the Pythons of this computer"
+    requested = f"Python {python}" if python else "the Pythons of this computer"
     has = ", ".join(sorted(facts.pythons)) or "none"
-    raise UsageError(f"no runtime for {wanted}: {locked}; this computer has {has}")
+    raise UsageError(f"no runtime for {requested}: {locked}; this computer has {has}")
 
 
 def make(environment: Environment, facts: HostFacts) -> Path:

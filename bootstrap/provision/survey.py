@@ -53,9 +53,13 @@ def with_egress(cluster: ConnectedCluster) -> ConnectedCluster:
     """The cluster with the outbound access of its hosts, where something has to be installed."""
     if not decide.installs(cluster):
         return cluster
-    what = "testing the outbound access"
-    found = everywhere(cluster.sessions, lambda s: s.egress(), what=what, error=HostsNotReady)
-    facts = {name: replace(host, egress=found[name]) for name, host in cluster.facts.items()}
+    egress = everywhere(
+        cluster.sessions,
+        lambda session: session.egress(),
+        what="testing the outbound access",
+        error=HostsNotReady,
+    )
+    facts = {name: replace(host, egress=egress[name]) for name, host in cluster.facts.items()}
     return replace(cluster, facts=behind_proxy(facts, cluster.internet))
 
 

@@ -50,10 +50,10 @@ def _remaining_changes(session: Session) -> list[str]:
 def change_system(
     sessions: Sessions,
     facts: Mapping[str, HostFacts],
-    wanted: Mapping[str, Changes],
+    changes: Mapping[str, Changes],
     board: Board,
 ) -> dict[str, HostFacts]:
-    """Make the wanted changes; returns the new facts of the changed hosts.
+    """Make these changes; returns the new facts of the changed hosts.
 
     A host that reboots gets a new session in `sessions`. A host that fails does
     not stop the others.
@@ -61,16 +61,16 @@ def change_system(
     Raises:
         HostsFailed: some hosts failed; it has the outcome of each. The same call again continues.
     """
-    work = _SystemChanges(sessions, facts, wanted, board)
+    work = _SystemChanges(sessions, facts, changes, board)
     with apt_proxy() as proxy:
-        work.on_hosts(lambda session: work.run_system_script(session, proxy), list(wanted))
-    work.on_hosts(work.reboot, [name for name in wanted if wanted[name].reboot])
+        work.on_hosts(lambda session: work.run_system_script(session, proxy), list(changes))
+    work.on_hosts(work.reboot, [name for name in changes if changes[name].reboot])
     work.reconnect()
-    work.on_hosts(work.read_facts, list(wanted))
+    work.on_hosts(work.read_facts, list(changes))
     if work.failed:
         outcomes = {name: work.failed.get(name, "ok") for name in sessions}
         raise HostsFailed(f"{WHAT} failed on {len(work.failed)} of {len(outcomes)} hosts", outcomes)
-    return {name: work.new_facts[name] for name in wanted}  # in the order of `wanted`
+    return {name: work.new_facts[name] for name in changes}  # in the order of `changes`
 
 
 class _SystemChanges:
@@ -80,10 +80,10 @@ class _SystemChanges:
         self,
         sessions: Sessions,
         facts: Mapping[str, HostFacts],
-        wanted: Mapping[str, Changes],
+        changes: Mapping[str, Changes],
         board: Board,
     ) -> None:
-        self.sessions, self.facts, self.wanted, self.board = sessions, facts, wanted, board
+        self.sessions, self.facts, self.changes, self.board = sessions, facts, changes, board
         self.failed: dict[str, str] = {}
         self.new_facts: dict[str, HostFacts] = {}
 
@@ -100,7 +100,7 @@ class _SystemChanges:
 
     def run_system_script(self, session: Session, proxy: AptProxy) -> None:
         name = session.host.name
-        facts, changes = self.facts[name], self.wanted[name]
+        facts, changes = self.facts[name], self.changes[name]
         with proxy.on(session, downloads.mirrors(facts, changes)) as address:
             run_system_script(session, facts, changes, self._reporter(name), proxy=address)
 

@@ -149,8 +149,8 @@ def script(
 
     KeyError: NVIDIA has no repository for this system.
     """
-    own = keyrings[os] if changes.driver and changes.driver.repository else None
-    assigned = variables(changes, own, policy, proxy)
+    keyring = keyrings[os] if changes.driver and changes.driver.repository else None
+    assigned = variables(changes, keyring, policy, proxy)
     assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in assigned.items())
     return f"{assignments}\n{SCRIPT.read_text()}"
 

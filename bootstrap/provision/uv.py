@@ -73,12 +73,12 @@ def venv(
 
 def variables() -> dict[str, str]:
     """The variables of uv and pip here."""
-    own = {
+    kept = {
         name: value
         for name, value in os.environ.items()
         if name.upper() in KEPT or name.startswith(("UV_", "PIP_", "XDG_"))
     }
-    return {**own, **ENVIRONMENT, "UV_NO_CONFIG": "0"}  # `pip` names one of its own
+    return {**kept, **ENVIRONMENT, "UV_NO_CONFIG": "0"}  # `pip` names one of its own
 
 
 def uv_for_hosts() -> Bundle:
@@ -92,9 +92,9 @@ def uv_for_hosts() -> Bundle:
 
 def _fetch_uv(folder: Path) -> None:
     options = ["--require-hashes", "--no-deps", "--python-platform", "x86_64-manylinux_2_28"]
-    with atomic_folder(folder) as part:
-        target = part.with_name("target")
+    with atomic_folder(folder) as partial:
+        target = partial.with_name("target")
         process = pip("install", *options, "--target", str(target), "-r", str(LOCKS / "uv.txt"))
         if process.returncode:
             raise RailheadError(f"uv for the hosts could not be fetched:\n{process.stderr.strip()}")
-        (target / "bin/uv").replace(part / "uv")
+        (target / "bin/uv").replace(partial / "uv")

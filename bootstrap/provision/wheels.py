@@ -89,7 +89,7 @@ def bundles_of(folder: Path) -> list[Bundle]:
     bundle = _packed(folder)
     groups: list[list[BundleFile]] = [[]]
     for file in sorted(bundle.files, key=lambda file: (file.size, file.path)):
-        if sum(one.size for one in groups[-1]) + file.size > AT_ONCE:
+        if sum(packed.size for packed in groups[-1]) + file.size > AT_ONCE:
             groups.append([])
         groups[-1].append(file)
     return [replace(bundle, files=tuple(group)) for group in groups if group]
@@ -112,10 +112,10 @@ def applying(locks: Sequence[str], python: str) -> str:
         requirement, *hashes = entry.split(" --hash=")
         if not requirement.strip() or requirement.startswith("#"):
             continue
-        wanted = Requirement(requirement.strip())
-        if wanted.marker is None or wanted.marker.evaluate(markers):
-            pin = f"{wanted.name}{wanted.specifier}"
-            pins[wanted.name] = " ".join([pin, *(f"--hash={x.strip()}" for x in hashes)])
+        pinned = Requirement(requirement.strip())
+        if pinned.marker is None or pinned.marker.evaluate(markers):
+            pin = f"{pinned.name}{pinned.specifier}"
+            pins[pinned.name] = " ".join([pin, *(f"--hash={x.strip()}" for x in hashes)])
     return "".join(f"{pins[name]}\n" for name in sorted(pins))
 
 
@@ -127,7 +127,7 @@ def _folder(requirements: str, options: Sequence[str]) -> Path:
 def _fetched(requirements: str, options: Sequence[str], report: ByteReporter) -> Path:
     folder = _folder(requirements, options)
     return local_state.filled_once(
-        folder, lambda part: _download(part, requirements, options, report)
+        folder, lambda partial: _download(partial, requirements, options, report)
     )
 
 

@@ -40,15 +40,15 @@ def typed(task: Sequence[str], where: str, *groups: Any) -> str:
 
 
 def _arguments(group: Any) -> Iterator[str]:
-    for one in options_in(type(group)):
-        value = getattr(group, one.name)
-        if value == one.default:
+    for option in options_in(type(group)):
+        flag, value = f"--{option.flag}", getattr(group, option.name)
+        if value == option.default:
             continue
-        if one.name == "env":
+        if option.name == "env":
             value = dict.fromkeys(value, HIDDEN)
-        if one.kind == "mapping" and one.rule.separator:
-            value = {name: one.rule.separator.join(inner) for name, inner in value.items()}
-        if one.kind == "flag":
-            yield f"--{one.flag}"
+        if option.kind == "mapping" and option.rule.separator:
+            value = {name: option.rule.separator.join(inner) for name, inner in value.items()}
+        if option.kind == "flag":
+            yield flag
         for text in typed_texts(value):
-            yield from [f"--{one.flag}={text}"] if text.startswith("-") else [f"--{one.flag}", text]
+            yield from [f"{flag}={text}"] if text.startswith("-") else [flag, text]

@@ -19,19 +19,19 @@ MOST_SCATTERS = 6
 PREFERRED = ("accuracy", "loss", "mae")
 
 
-def metric_for(runs: Sequence[RunFacts], wanted: str | None = None) -> str:
+def metric_for(runs: Sequence[RunFacts], requested: str | None = None) -> str:
     """The metric by which runs are compared; "" if they have none.
 
     Raises:
         UsageError: no run has the requested metric.
     """
     known = {name: sum(name in run.metrics for run in runs) for run in runs for name in run.metrics}
-    if wanted and wanted not in known:
+    if requested and requested not in known:
         raise UsageError(
-            f"no run has the metric {wanted!r}; they have: {', '.join(sorted(known)) or 'none'}"
+            f"no run has the metric {requested!r}; they have: {', '.join(sorted(known)) or 'none'}"
         )
     order = [*PREFERRED, *sorted(known)]
-    return wanted or max(
+    return requested or max(
         (name for name in order if name in known), key=lambda name: known[name], default=""
     )
 
@@ -66,14 +66,14 @@ def comparison_panels(runs: Sequence[RunFacts], metric: str = "") -> list[Panel]
     """Held-out metrics and throughput by epoch with a curve for each run, and the metric by each
     setting that is a number in all runs; the best run is in colour."""
     names, best = short_names(runs), _index(runs, best_of(runs, metric))
-    wanted = {f"val_{name}": f"held-out {name}" for name in ("accuracy", "loss", "mae")}
-    wanted |= {"samples_per_s": "samples/s over all ranks"}
+    labels = {f"val_{name}": f"held-out {name}" for name in ("accuracy", "loss", "mae")}
+    labels |= {"samples_per_s": "samples/s over all ranks"}
     panels = [
         panel
         for name in differing(runs)[:MOST_SCATTERS]
         if (panel := _scatter(runs, names, name, metric, best))
     ]
-    for key, label in wanted.items():
+    for key, label in labels.items():
         curves = {
             n: Curve(name, points)
             for n, (name, run) in enumerate(zip(names, runs, strict=True))
@@ -152,8 +152,8 @@ def sentence(best: RunFacts | None, metric: str, runs: Sequence[RunFacts]) -> Ma
     """Which run is best, by which metric."""
     if best is None:
         return text("No best run: " + ("none can be compared." if metric else "none has a metric."))
-    what = [f"{name}={best.settings.get(name, '')}" for name in differing(runs)[:4]]
-    with_ = f", with {', '.join(what)}" if what else ""
+    settings = [f"{name}={best.settings.get(name, '')}" for name in differing(runs)[:4]]
+    with_ = f", with {', '.join(settings)}" if settings else ""
     value = best_value(best, metric)
     return joined([
         Markup("Best run: "), element("b", best.run_id),

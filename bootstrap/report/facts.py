@@ -157,7 +157,7 @@ class RunFacts:
         return {clean(name)[:64]: value for name, value in figures if value is not None}
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The program: `training of cnn on digits`, or `script train.py`."""
         if self.document and isinstance(self.document.program, Script):
             return clean(f"script {self.document.program.path}")
@@ -168,8 +168,10 @@ class RunFacts:
     def speeds(self) -> list[float]:
         """Samples per second over all ranks: of each epoch, or what a script reported."""
         epochs = [r.figure("samples_per_s") for r in self.epochs]
-        own = [r.figure("value") for r in self.records if r.name == "samples_per_s"]
-        values = epochs if any(epochs) else own or [self.evaluation.figures.get("samples_per_s")]
+        reported = [r.figure("value") for r in self.records if r.name == "samples_per_s"]
+        values = (
+            epochs if any(epochs) else reported or [self.evaluation.figures.get("samples_per_s")]
+        )
         return [value for value in values if value is not None]
 
     @property
@@ -192,8 +194,10 @@ class RunFacts:
     @property
     def chosen(self) -> dict[str, str]:
         """What the user chose: the preset, settings or arguments, with their values in the run."""
-        settings, given = self.program_settings, self.options.get("settings")
-        names = [str(name) for name in given] if isinstance(given, Mapping) else []
+        settings, typed_settings = self.program_settings, self.options.get("settings")
+        names = (
+            [str(name) for name in typed_settings] if isinstance(typed_settings, Mapping) else []
+        )
         chosen = {"preset": self.options.get("preset"), "arguments": self.options.get("args")}
         chosen |= {name: settings.get(name, "") for name in names}
         return {name: clean(str(value)) for name, value in chosen.items() if value}
@@ -210,7 +214,7 @@ class RunFacts:
         if self.document is None:
             return ""
         kinds = [Counter(host.gpus) for host in self.document.hosts if host.gpus]
-        hosts = Counter(", ".join(f"{n} x {kind}" for kind, n in one.items()) for one in kinds)
+        hosts = Counter(", ".join(f"{n} x {kind}" for kind, n in gpus.items()) for gpus in kinds)
         named = "; ".join(f"{count(n, 'host')} with {gpus}" for gpus, n in hosts.items())
         return clean(named) or ("GPU" if self.document.runtime.name.endswith("-gpu") else "CPU")
 
@@ -222,15 +226,15 @@ class RunFacts:
         return {name: "none" if value is None else str(value) for name, value in settings.items()}
 
 
-def better(metric: str, one: float, other: float) -> bool:
-    """Whether the value `one` of a metric is better than `other`."""
-    return one < other if lower_is_better(metric) else one > other
+def better(metric: str, value: float, other: float) -> bool:
+    """Whether a value of a metric is better than another one."""
+    return value < other if lower_is_better(metric) else value > other
 
 
 def lower_is_better(metric: str) -> bool:
     """Whether a word of the metric's name names an error or a time; not `images_per_ms`."""
     words = [word.lower() for word in WORD.findall(metric)]
-    return any(part in metric.lower() for part in LOWER_PARTS) or any(
+    return any(fragment in metric.lower() for fragment in LOWER_PARTS) or any(
         word in LOWER_WORDS and before != "per"
         for before, word in zip(["", *words], words, strict=False)
     )

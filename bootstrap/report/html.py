@@ -82,10 +82,10 @@ def tiles(values: Mapping[str, str]) -> Markup:
     return element("div", *boxes, class_="tiles")
 
 
-def picture(png: bytes, caption: Markup, what: str) -> Markup:
+def picture(png: bytes, caption: Markup, alt: str) -> Markup:
     """A PNG image inside the page."""
     data = base64.b64encode(png).decode()
-    image = Markup(f'<img src="data:image/png;base64,{data}" alt="{escape(clean(what))}">')
+    image = Markup(f'<img src="data:image/png;base64,{data}" alt="{escape(clean(alt))}">')
     return element("figure", image, element("figcaption", caption))
 
 

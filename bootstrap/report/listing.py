@@ -47,7 +47,7 @@ class RunRow:
             name=run.name or None,
             cluster=run.cluster,
             kind=run.kind,
-            program=run.what,
+            program=run.description,
             launcher=run.document.launcher if run.document else None,
             hosts=run.hosts,
             state=run.state,
@@ -168,9 +168,9 @@ def lines(rows: Sequence[RunRow], sort: str = "time", width: int = WIDTH) -> lis
 def _columns(rows: Sequence[RunRow], sort: str) -> dict[str, list[str]]:
     """The cells of each column, with its head; without columns that say nothing."""
     runs = [row.run for row in rows]
-    own = [name for run in runs for name in run.metrics if name not in METRICS]
+    custom = [name for run in runs for name in run.metrics if name not in METRICS]
     present = {name for run in runs for name in run.metrics}
-    metrics = [n for n in (sort, "accuracy", "loss", "mae", *own) if n in present]
+    metrics = [n for n in (sort, "accuracy", "loss", "mae", *custom) if n in present]
     cells = {
         "run": [run.run_id for run in runs],
         "name": [clean(run.name) for run in runs],

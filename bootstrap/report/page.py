@@ -63,8 +63,8 @@ def figure(name: str, value: float) -> str:
 def figures(facts: RunFacts) -> dict[str, str]:
     """The figures of the summary, by label."""
     shown = {name: figure(name, facts.metrics[name]) for name in METRICS if name in facts.metrics}
-    own = [name for name in facts.metrics if name not in METRICS][:4]
-    labels = {**shown, **{name: figure(name, facts.metrics[name]) for name in own}}
+    custom = [name for name in facts.metrics if name not in METRICS][:4]
+    labels = {**shown, **{name: figure(name, facts.metrics[name]) for name in custom}}
     if facts.seconds is not None:
         labels["duration"] = duration(facts.seconds)
     if facts.speed is not None:
@@ -91,7 +91,7 @@ def link_to(run: RunFacts, folder: Path) -> Markup:
 
 
 def _head(facts: RunFacts) -> Markup:
-    line = "".join(f" · {part}" for part in _summary(facts))
+    line = "".join(f" · {item}" for item in _summary(facts))
     return joined([
         element("h1", "Run ", facts.run_id),
         element("p", state_of(facts), element("span", line, class_="dim")),
@@ -106,7 +106,7 @@ def _summary(facts: RunFacts) -> tuple[str, ...]:
         return ()
     run = facts.document
     on = f"{count(run.size, 'rank')} on {count(len(run.hosts), 'host')}"
-    return facts.what, on, run.created
+    return facts.description, on, run.created
 
 
 def _failure(facts: RunFacts) -> Markup:
@@ -115,8 +115,8 @@ def _failure(facts: RunFacts) -> Markup:
     culprit = result.culprit if result else None
     if not result or not culprit:
         return Markup("")
-    what = "mpirun" if culprit.rank is None else f"rank {culprit.rank}"
-    where = f"{what} on {culprit.host}; {cause_of(result) or 'cause not known'}"
+    process = "mpirun" if culprit.rank is None else f"rank {culprit.rank}"
+    where = f"{process} on {culprit.host}; {cause_of(result) or 'cause not known'}"
     lines = element("pre", Markup("\n".join(text(line) for line in culprit.lines[-12:])))
     if not culprit.stall:
         return section("Failure", element("p", where), lines)
@@ -237,7 +237,7 @@ def _classes(result: Evaluation) -> Markup:
         (
             item.class_,
             f"{item.samples or 0:.0f}",
-            *(_part(part) for part in (item.precision, item.recall, item.f1)),
+            *(_part(value) for value in (item.precision, item.recall, item.f1)),
         )
         for item in result.per_class[:MOST_CLASSES]
     ]

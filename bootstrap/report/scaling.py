@@ -163,26 +163,24 @@ def sentence(points: Sequence[Point]) -> str:
     """A sentence about the number of ranks beyond which more do not pay off."""
     last, gain = pays_until(points)
     first = points[0]
-    at = f"{percent(efficiency(last, first))} of linear"
+    speed = f"{last.speed:,.0f} samples/s, {percent(efficiency(last, first))} of linear"
     if gain is None:
-        return (
-            f"Each size up to {count(last.ranks, 'rank')} pays: {last.speed:,.0f} samples/s, {at}."
-        )
+        return f"Each size up to {count(last.ranks, 'rank')} pays: {speed}."
     brings = (
         f"brings {percent(gain)} of one rank of the smallest run" if gain > 0 else "slows it down"
     )
     verb = "does" if last.ranks == 1 else "do"
     return (
         f"More than {count(last.ranks, 'rank')} {verb} not pay: each added rank "
-        f"{brings}. At {last.ranks}: {last.speed:,.0f} samples/s, {at}."
+        f"{brings}. At {last.ranks}: {speed}."
     )
 
 
 def step_at_end(points: Sequence[Point]) -> Step:
     """The step after the last size that pays; the last step if all pay."""
     last, gain = pays_until(points)
-    at = len(points) - 1 if gain is None else points.index(last) + 1
-    return Step(points[at - 1], points[at])
+    index = len(points) - 1 if gain is None else points.index(last) + 1
+    return Step(points[index - 1], points[index])
 
 
 def panels_of(points: Sequence[Point]) -> list[Panel]:
@@ -252,7 +250,7 @@ def what_of(points: Sequence[Point]) -> dict[str, str]:
         "batch of all ranks": settings.get("global_batch", ""),
     }
     return {
-        "program": run.what,
+        "program": run.description,
         **{name: value for name, value in batch.items() if value not in ("", "none")},
         "machines": f"{', '.join(host.name for host in run.document.hosts)}: {run.processors}",
         "launcher": f"{run.document.launcher}, strategy {run.document.strategy}",

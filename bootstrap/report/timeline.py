@@ -38,7 +38,7 @@ def events_of(facts: RunFacts) -> list[tuple[float, str]]:
             events.append((record.time, "evaluation"))
         elif record.kind == "first_step":
             events.append((record.time, "the first step is complete"))
-    return sorted((at, what) for at, what in [*events, *_stops(facts)] if at is not None)
+    return sorted((time, event) for time, event in [*events, *_stops(facts)] if time is not None)
 
 
 def _stops(facts: RunFacts) -> list[tuple[float | None, str]]:
@@ -47,20 +47,20 @@ def _stops(facts: RunFacts) -> list[tuple[float | None, str]]:
     for host in facts.stops:
         hosts.setdefault(facts.stops[host], []).append(host)
     return [
-        (seconds(at.replace(" UTC", "Z")), f"stopped, as the cloud reports: {', '.join(names)}")
-        for at, names in hosts.items()
+        (seconds(time.replace(" UTC", "Z")), f"stopped, as the cloud reports: {', '.join(names)}")
+        for time, names in hosts.items()
     ]
 
 
 def spans_of(facts: RunFacts) -> list[Span]:
     """The same as spans for the picture, in seconds from the first event."""
-    known = [at for at, _ in events_of(facts) if 0 <= at < LATEST]
+    known = [time for time, _ in events_of(facts) if 0 <= time < LATEST]
     return [*_spans(facts, known[0])] if known else []
 
 
 def _spans(facts: RunFacts, first: float) -> Iterator[Span]:
-    def since(at: float | None) -> float | None:
-        return max(at - first, 0.0) if at is not None and 0 <= at < LATEST else None
+    def since(time: float | None) -> float | None:
+        return max(time - first, 0.0) if time is not None and 0 <= time < LATEST else None
 
     result = facts.result
     created = since(seconds(facts.document.created if facts.document else None))
@@ -89,9 +89,9 @@ def _spans(facts: RunFacts, first: float) -> Iterator[Span]:
             yield Span(marks[record.kind], record.kind + step, seen)
     if known and ended is not None and ended > known[-1]:
         yield Span("end", f"until the run ended: {facts.state}", known[-1], ended)
-    for stop, what in _stops(facts):
+    for stop, event in _stops(facts):
         if ended is not None and (stopped := since(stop)) is not None and stopped >= ended:
-            yield Span("machines", what, ended, stopped)
+            yield Span("machines", event, ended, stopped)
 
 
 def timeline(facts: RunFacts) -> Markup:
@@ -101,12 +101,12 @@ def timeline(facts: RunFacts) -> Markup:
     shown = [*events[: EVENTS // 2], *events[-(EVENTS // 2) :]] if hidden else events
     rows = [
         (
-            datetime.fromtimestamp(at, timezone.utc).strftime("%H:%M:%S"),
-            duration(at - events[0][0]),
-            what,
+            datetime.fromtimestamp(time, timezone.utc).strftime("%H:%M:%S"),
+            duration(time - events[0][0]),
+            event,
         )
-        for at, what in shown
-        if 0 <= at < LATEST
+        for time, event in shown
+        if 0 <= time < LATEST
     ]
     if not rows:
         return Markup("")

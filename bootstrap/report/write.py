@@ -42,12 +42,14 @@ def report(names: Sequence[str], to: str | None, by: str | None, here: Path) -> 
             metric `by`, or the folder cannot be written.
     """
     runs = read_runs(names)
-    one = len(runs) == 1
-    default = runs[0].folder if one else here / f"report-{runs[0].run_id}-and-{len(runs) - 1}-more"
+    is_single = len(runs) == 1
+    default = (
+        runs[0].folder if is_single else here / f"report-{runs[0].run_id}-and-{len(runs) - 1}-more"
+    )
     folder = folder_option(to, "--to") if to else default
     require_writable(folder)
     try:
-        if not one:
+        if not is_single:
             write_pages(runs)
         return write(folder, composed(runs, by, folder))
     except OSError as error:

@@ -145,7 +145,7 @@ def fetch_from_host(session: Session, run: Run, report: Reporter = lambda _: Non
         patterns = [unpack.literal(path) for path, _ in wanted]
         session.get(f"{run.folder}/{FOLDER}", patterns, packed, limit=total)
         for path in unpack.unpack(packed, files, total):
-            unpack.place(unpack.at(files, path), run.results, f"{FOLDER}/{path}")
+            unpack.place(unpack.local_path(files, path), run.results, f"{FOLDER}/{path}")
     return here(run)
 
 

@@ -43,7 +43,7 @@ class HostEvents:
             patterns = [unpack.literal(path) for path in changed]
             chief.get(self.run.folder, patterns, packed, limit=LIMIT)
             for path in unpack.unpack(packed, files, LIMIT):
-                unpack.place(unpack.at(files, path), self.run.results, home_name(path))
+                unpack.place(unpack.local_path(files, path), self.run.results, home_name(path))
             results.draw(stage, self.run)
         self.sizes |= {path: sizes[path] for path in changed}
 

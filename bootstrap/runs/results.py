@@ -126,7 +126,7 @@ def _verify(session: Session, run: Run, files: Path, too_large: AbstractSet[str]
     """
     if text := session.read(f"{run.folder}/results/manifest.json"):
         wanted = [entry for entry in read_manifest(text).files if entry.path not in too_large]
-        refuse_changed([e.path for e in wanted if not is_same(e, unpack.at(files, e.path))])
+        refuse_changed([e.path for e in wanted if not is_same(e, unpack.local_path(files, e.path))])
 
 
 def accept(files: Path, results: Path, paths: Sequence[str]) -> list[str]:
@@ -142,7 +142,7 @@ def accept(files: Path, results: Path, paths: Sequence[str]) -> list[str]:
     else:
         (results / RENAMED).unlink(missing_ok=True)
     for path in sorted(paths, key=lambda path: path == RESULT):
-        unpack.place(unpack.at(files, path), results, named[path])
+        unpack.place(unpack.local_path(files, path), results, named[path])
     return renamed_line(changed, results / RENAMED)
 
 

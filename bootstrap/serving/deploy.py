@@ -101,13 +101,13 @@ def no_new_version(name: str) -> UsageError:
     )
 
 
-def choose_port(place: EndpointPlace, wanted: int | None, usual: int) -> int:
+def choose_port(place: EndpointPlace, requested: int | None, usual: int) -> int:
     """The requested port, or the first free one, counted from the usual one.
 
     Raises:
         UsageError: the requested port is in use, or none is free.
     """
-    first, last = (wanted, wanted) if wanted else (usual, usual + TRIED - 1)
+    first, last = (requested, requested) if requested else (usual, usual + TRIED - 1)
     port = place.session.call(FindPort(first, last)).port
     if port is None:
         ports = f"port {first}" if first == last else f"each port from {first} to {last}"
@@ -115,7 +115,7 @@ def choose_port(place: EndpointPlace, wanted: int | None, usual: int) -> int:
         raise UsageError(
             f"{ports} of {where} is in use",
             hint="the same command without --port takes the next free one"
-            if wanted
+            if requested
             else "the same command with --port",
         )
     return port

@@ -88,7 +88,7 @@ def _packages(python: str) -> Bundle:
     text = f"{python} {LOCK.read_text()}"
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder = caches.cache("serving") / digest
-    return pack_folder(local_state.filled_once(folder, lambda part: _fetch(part, python)))
+    return pack_folder(local_state.filled_once(folder, lambda partial: _fetch(partial, python)))
 
 
 def _fetch(folder: Path, python: str) -> None:

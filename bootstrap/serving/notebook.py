@@ -105,7 +105,7 @@ def _install(session: Session, python: str, report: Reporter) -> str:
     version = wheels.python_version(session, python)
     lock = LOCK.read_text()
     digest = hashlib.sha256(f"{version} {lock}".encode()).hexdigest()[:16]
-    dest, part = (f"~/.railhead/serving/notebook-{digest}{end}" for end in ("", ".part"))
+    dest, partial = (f"~/.railhead/serving/notebook-{digest}{end}" for end in ("", ".part"))
     if session.run(["test", "-d", dest]).rc == 0:
         return dest
     report("JupyterLab is sent to the host, about 49 MB, once")
@@ -114,12 +114,12 @@ def _install(session: Session, python: str, report: Reporter) -> str:
     # A host whose runtime an earlier version installed may have another release of uv.
     session.send_folder(uv.uv_for_hosts(), uv.FOLDER)
     with wheels.deliver(session, folder, lambda count, total: None):
-        session.remove(part)
+        session.remove(partial)
         argv = [uv.PROGRAM, "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
-        argv += [*wheels.FOR_UV, "--python", python, "--target", part, "-r", f"{dest}.lock.txt"]
+        argv += [*wheels.FOR_UV, "--python", python, "--target", partial, "-r", f"{dest}.lock.txt"]
         result = session.run(argv, env=uv.ENVIRONMENT)
     if not result.rc:
-        result = session.run(["mv", part, dest])
+        result = session.run(["mv", partial, dest])
     if result.rc:
         raise RailheadError(f"JupyterLab could not be installed: {'; '.join(result.tail[-4:])}")
     return dest

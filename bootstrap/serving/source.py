@@ -93,9 +93,9 @@ class ModelSource:
         if self.trusted or not needs_trust(path):
             return
         run = [self.run.run_id] if self.run else []
-        wanted = self.name or (str(self.path) if self.path else None)
+        named_model = self.name or (str(self.path) if self.path else None)
         hint = Hint(
-            Command("deploy", *run, model=wanted, here=True, trust_model=True),
+            Command("deploy", *run, model=named_model, here=True, trust_model=True),
             "   # or without --here: on the host",
         )
         question = (

@@ -12,12 +12,12 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True)
 class Crossing:
-    """`what` comes from `writer` and is opened by `opened_by`, which may run `runs` here.
+    """`data` comes from `writer` and is opened by `opened_by`, which may run `runs` here.
 
     `modules`: those of bootstrap that read it, in the form `runs.results`.
     """
 
-    what: str
+    data: str
     writer: str
     opened_by: str
     runs: str

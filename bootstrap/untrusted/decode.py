@@ -44,21 +44,21 @@ def decoded(text: str | bytes) -> Any:
 
 def parsed(kind: type[T], text: str | bytes, name: str) -> T:
     """The document in a text; `name` names it in the message of Hostile."""
-    what = f"{name} that is not valid"
+    description = f"{name} that is not valid"
     try:
-        return decode(kind, decoded(text), what=what, error=Hostile)
+        return decode(kind, decoded(text), what=description, error=Hostile)
     except ValueError:
-        raise Hostile(what) from None
+        raise Hostile(description) from None
 
 
-def json_object(text: str | bytes, what: str) -> JsonObject:
-    """A JSON object; Hostile with `what` if the text is not one."""
+def json_object(text: str | bytes, description: str) -> JsonObject:
+    """A JSON object; Hostile with `description` if the text is not one."""
     try:
         document = decoded(text)
     except ValueError:
-        raise Hostile(what) from None
+        raise Hostile(description) from None
     if not isinstance(document, dict):
-        raise Hostile(what)
+        raise Hostile(description)
     return document
 
 
@@ -71,13 +71,13 @@ def json_line(line: str) -> JsonObject:
         return {}
 
 
-def outputs(text: str, what: str) -> JsonObject:
-    """The answer of a model, where NaN and large numbers are results; Hostile with `what` if it is
-    not an object, or has too many values."""
+def outputs(text: str, description: str) -> JsonObject:
+    """The answer of a model, where NaN and large numbers are results; Hostile with `description`
+    if it is not an object, or has too many values."""
     try:
         return _with_nan(text, OUTPUTS)
     except ValueError as error:
-        raise Hostile(f"{what}: {error}") from None
+        raise Hostile(f"{description}: {error}") from None
 
 
 def _with_nan(text: str, most: int) -> JsonObject:

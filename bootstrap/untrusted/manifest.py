@@ -36,8 +36,8 @@ def read_manifest(text: str | bytes) -> Manifest:
 
 def skipped(value: Any) -> tuple[Skipped, ...]:
     """Parse a host's list of entries that it does not send; Hostile if it is not valid."""
-    what = "a list of skipped files that is not valid"
-    return decode(tuple[Skipped, ...], value, what=what, error=unpack.Hostile)
+    description = "a list of skipped files that is not valid"
+    return decode(tuple[Skipped, ...], value, what=description, error=unpack.Hostile)
 
 
 def is_same(entry: Entry, path: Path) -> bool:

@@ -34,7 +34,7 @@ def written(line: str) -> Written | None:
 
 def records(metrics: Path) -> list[Record]:
     """All records of a metrics.jsonl, those of a step once."""
-    return [one for one, _ in _current(metrics)]
+    return [record for record, _ in _current(metrics)]
 
 
 def raw_records(metrics: Path) -> Iterator[Written]:
@@ -46,10 +46,10 @@ def _current(metrics: Path) -> list[Pair]:
     """The records without those that an attempt after a failure has repeated."""
     attempts: list[list[Pair]] = [[]]
     for written in _lines(metrics):
-        one = decode(Record, written)
-        if one.kind == "start":
+        record = decode(Record, written)
+        if record.kind == "start":
             attempts.append([])
-        attempts[-1].append((one, written))
+        attempts[-1].append((record, written))
     current = attempts[0]
     for attempt in attempts[1:]:
         start, first = attempt[0][0], _first_steps(current, attempt)
@@ -61,30 +61,30 @@ def _current(metrics: Path) -> list[Pair]:
 def _first_steps(before: list[Pair], attempt: list[Pair]) -> dict[Curve, float]:
     """The first step of each curve in an attempt, where its steps have only grown so far."""
     last, first = dict[Curve, float](), dict[Curve, float]()
-    for one, _ in before:
-        if one.step is not None and one.kind in OF_STEPS:
-            shrinks = one.step < last.get(_curve(one), 0.0)
-            last[_curve(one)] = math.inf if shrinks else one.step
-    for one, _ in attempt:
-        if one.step is not None and last.get(_curve(one)) != math.inf:
-            first.setdefault(_curve(one), one.step)
+    for record, _ in before:
+        if record.step is not None and record.kind in OF_STEPS:
+            shrinks = record.step < last.get(_curve(record), 0.0)
+            last[_curve(record)] = math.inf if shrinks else record.step
+    for record, _ in attempt:
+        if record.step is not None and last.get(_curve(record)) != math.inf:
+            first.setdefault(_curve(record), record.step)
     return first
 
 
-def _curve(one: Record) -> Curve:
-    return one.kind, one.name, one.rank
+def _curve(record: Record) -> Curve:
+    return record.kind, record.name, record.rank
 
 
 def _numbered(current: list[Pair]) -> list[Pair]:
     """The values of each metric numbered again: the supervisor has counted by time alone."""
     counts: Counter[str] = Counter()
     numbered = []
-    for one, written in current:
-        if one.kind == "metric" and one.number is not None:
-            counts[one.name] += 1
-            number = counts[one.name]
-            one, written = replace(one, number=number), {**written, "number": number}
-        numbered.append((one, written))
+    for record, written in current:
+        if record.kind == "metric" and record.number is not None:
+            counts[record.name] += 1
+            number = counts[record.name]
+            record, written = replace(record, number=number), {**written, "number": number}
+        numbered.append((record, written))
     return numbered
 
 
@@ -95,16 +95,20 @@ def _lines(metrics: Path) -> Iterator[Written]:
                 yield written
 
 
-def _is_repeated(one: Record, start: Record, first: Mapping[Curve, float]) -> bool:
+def _is_repeated(record: Record, start: Record, first: Mapping[Curve, float]) -> bool:
     """Whether a record belongs to a step that comes again after this start: the built-in training
     reports the step and the epochs before it, the supervisor a time for a script. If the records of
     that time have a step, the first step of the new attempt is more exact."""
-    if one.kind not in OF_STEPS:
+    if record.kind not in OF_STEPS:
         return False
-    begins = first.get(_curve(one))
-    if start.since is not None and one.step is not None and begins is not None:
-        return one.step >= begins and (one.time or 0.0) > start.since - NEAR
-    for mine, last in ((one.step, start.step), (one.epoch, start.epoch), (one.time, start.since)):
+    begins = first.get(_curve(record))
+    if start.since is not None and record.step is not None and begins is not None:
+        return record.step >= begins and (record.time or 0.0) > start.since - NEAR
+    for mine, last in (
+        (record.step, start.step),
+        (record.epoch, start.epoch),
+        (record.time, start.since),
+    ):
         if mine is not None and last is not None:
             return mine > last
     return False

@@ -41,9 +41,9 @@ KINDS = {
 class Hostile(RailheadError):
     """A host sent something that Railhead's own code never sends; none of it is kept."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, description: str) -> None:
         super().__init__(
-            f"the host sent {what}: nothing of it was kept",
+            f"the host sent {description}: nothing of it was kept",
             hint=Hint(
                 Command("ssh"), "   # look at the host: its files or its Python may be changed"
             ),
@@ -65,7 +65,7 @@ def checked(name: object) -> str:
     return name
 
 
-def at(folder: Path, name: str) -> Path:
+def local_path(folder: Path, name: str) -> Path:
     """Where a host's file is below `folder`: not under a name that tools run by themselves."""
     return folder / local_name(checked(name))
 
@@ -82,7 +82,7 @@ def packed_limit(limit: int) -> int:
 
 def unpack(packed: Path, into: Path, limit: int) -> list[str]:
     """Write the regular files of a tar.gz into the new folder `into`; returns their names, which
-    `at` turns into paths.
+    `local_path` turns into paths.
 
     Reads at most `limit` bytes of content and FILES entries; each entry's header is checked before
     its content is read. Bytes after the end of the archive are not read.
@@ -150,7 +150,7 @@ def _read_exactly(archive: gzip.GzipFile, size: int) -> bytes:
 
 def _write(archive: gzip.GzipFile, into: Path, name: str, size: int) -> None:
     """Write the next bytes of an archive into a new file."""
-    path = at(into, name)
+    path = local_path(into, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     with new_file(path) as out:
         while size:
@@ -188,12 +188,12 @@ def _remove_unused(folder: Path) -> None:
 
 
 def place(file: Path, root: Path, name: str) -> None:
-    """Move a file to its place `at` a root; replaces a file or link with this name.
+    """Move a file to its `local_path` below a root; replaces a file or link with this name.
 
     Raises:
         RailheadError: a parent folder is a link or a file, or there is a folder with its name.
     """
-    parts = at(Path(), name).parts
+    parts = local_path(Path(), name).parts
     for depth in range(1, len(parts)):
         folder = root.joinpath(*parts[:depth])
         with contextlib.suppress(FileExistsError):
@@ -211,16 +211,16 @@ def refuse_folder(path: Path) -> None:
         raise _in_the_way(path, "is a folder here and a file on the host")
 
 
-def _in_the_way(path: Path, what: str) -> RailheadError:
-    return RailheadError(f"{path} {what}", hint=Hint("move it away, then: ", Command("fetch")))
+def _in_the_way(path: Path, obstacle: str) -> RailheadError:
+    return RailheadError(f"{path} {obstacle}", hint=Hint("move it away, then: ", Command("fetch")))
 
 
 def place_text(text: str, stage: Path, root: Path, name: str) -> None:
     """Write a text to `root`/`name`, completely or not at all."""
-    descriptor, part = tempfile.mkstemp(dir=stage)
+    descriptor, partial = tempfile.mkstemp(dir=stage)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
-    place(Path(part), root, name)
+    place(Path(partial), root, name)
 
 
 def pairs(files: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

@@ -35,10 +35,10 @@ class Requirements:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line without its comment. `given`: how its file was named. `source`: what it names, if that
+    """A line without its comment. `label`: how its file was named. `source`: what it names, if that
     is not a wheel."""
 
-    given: str
+    label: str
     number: int
     text: str
     source: SourceLine | None
@@ -67,14 +67,14 @@ def _check(line: _Line, file: Path) -> None:
     from packaging.requirements import InvalidRequirement, Requirement  # 40 ms
     from packaging.utils import canonicalize_name
 
-    wanted = re.split(r"\s--", line.text)[0].strip()
+    specifier = re.split(r"\s--", line.text)[0].strip()
     try:
-        requirement = Requirement(wanted)
+        requirement = Requirement(specifier)
     except InvalidRequirement as error:
-        if _ADDRESS.search(wanted):
+        if _ADDRESS.search(specifier):
             raise _not_built(line) from None
         raise UsageError(
-            f"{line.given}: line {line.number} must be a package and its versions, such as"
+            f"{line.label}: line {line.number} must be a package and its versions, such as"
             f" keras-cv>=0.9: {error}"
         ) from None
     if requirement.url and not _WHEEL.fullmatch(requirement.url):
@@ -83,24 +83,24 @@ def _check(line: _Line, file: Path) -> None:
         raise brings_horovod(file, "the runtimes have it, compiled for the hosts")
 
 
-def _lines(path: Path, given: str, deep: int) -> Iterator[_Line]:
+def _lines(path: Path, label: str, deep: int) -> Iterator[_Line]:
     """The lines of a file, and of those that it includes.
 
     Raises:
         UsageError: an option that would build a package here, or that is not known.
     """
-    text = text_given(path, given, REQUIREMENTS_BYTES)
+    text = text_given(path, label, REQUIREMENTS_BYTES)
     folder = path.absolute().parent
     for number, raw in enumerate(text.replace("\\\n", " ").splitlines(), 1):
         words = re.split(r"(?:^|\s)#", raw)[0].strip()
-        line = _Line(given, number, words, read_line(words, folder))
+        line = _Line(label, number, words, read_line(words, folder))
         option = _OPTION.fullmatch(words)
         if line.source or not words.startswith("-"):
             yield from [line] if words else []
         elif option and option[1] in _INCLUDES:
             if not deep:
-                raise UsageError(f"{given}: line {number}: files must not include each other")
-            yield from _lines(folder / option[2], f"{given}: {words}", deep - 1)
+                raise UsageError(f"{label}: line {number}: files must not include each other")
+            yield from _lines(folder / option[2], f"{label}: {words}", deep - 1)
         elif option and option[1] in _OF_FILES and "://" not in option[2]:
             yield replace(line, text=f"{option[1]} {folder / option[2]}")
         elif option and option[1] in _INDEX_OPTIONS:
@@ -111,7 +111,7 @@ def _lines(path: Path, given: str, deep: int) -> Iterator[_Line]:
 
 def _not_built(line: _Line) -> UsageError:
     return UsageError(
-        f"{line.given}: line {line.number}, {line.text}: packages come as wheels, from an index or"
+        f"{line.label}: line {line.number}, {line.text}: packages come as wheels, from an index or"
         " an https:// address of one, or as a folder or git repository, which hosts build: to build"
         " a package would run its code on this computer",
         hint="unpack it and name its folder, which has a pyproject.toml or setup.py, as ./FOLDER",

@@ -40,10 +40,12 @@ def with_packages(environment: Environment, requirements: Path, uv: str) -> Envi
             message has uv's output.
     """
     runtime = environment.runtime
-    given = read_requirements(requirements)  # it may have changed since the options were read
-    sources = tuple(map(fetched, given.sources))
+    user_packages = read_requirements(
+        requirements
+    )  # it may have changed since the options were read
+    sources = tuple(map(fetched, user_packages.sources))
     required = [f"{requirement}\n" for source in sources for requirement in source.requires or ()]
-    text = "".join([given.text, *required])
+    text = "".join([user_packages.text, *required])
     _refuse_ours(requirements, text, runtime)
     options = ["--generate-hashes", "--no-emit-index-url", "--no-header", "--no-annotate"]
     options += ["--python-version", environment.python]
@@ -83,13 +85,13 @@ def _refuse_ours(requirements: Path, text: str, runtime: Runtime) -> None:
             else f"runtime {runtime.row.name} has none; {with_horovod} has it"
         )
         raise brings_horovod(requirements, why)
-    own = "tensorflow" if runtime.gpu else "tensorflow-cpu"
+    build = "tensorflow" if runtime.gpu else "tensorflow-cpu"
     if runtime.framework is not TENSORFLOW:
         return
-    if others := sorted(names & _BUILDS - {"tensorflow", own}):
+    if others := sorted(names & _BUILDS - {"tensorflow", build}):
         raise UsageError(
             f"--requirements {requirements} installs {others[0]}, which overwrites the"
-            f" TensorFlow {runtime.version} of the runtime ({own})",
+            f" TensorFlow {runtime.version} of the runtime ({build})",
             hint=f"write tensorflow instead, or nothing, in {requirements.name}",
         )
 

@@ -131,7 +131,7 @@ def _checkout(line: SourceLine, url: str, ref: str) -> Path:
         repository = local_state.filled_once(cache / f"{name}.git", _new_repository)
         commit = _commit(line, repository, url, ref)
         return local_state.filled_once(
-            cache / commit, lambda part: _write(repository, commit, part)
+            cache / commit, lambda partial: _write(repository, commit, partial)
         )
 
 

@@ -83,8 +83,10 @@ def _fetch_files(source: Bucket, run: Run, manifest: Manifest, report: Reporter)
     with unpack.stage(run.results) as stage:
         refuse_too_much(total, stage, "the results")
         for entry in manifest.files:
-            _fetch_file(source, run, entry, unpack.at(stage, entry.path), report)
-        refuse_changed([e.path for e in manifest.files if not is_same(e, unpack.at(stage, e.path))])
+            _fetch_file(source, run, entry, unpack.local_path(stage, entry.path), report)
+        refuse_changed(
+            [e.path for e in manifest.files if not is_same(e, unpack.local_path(stage, e.path))]
+        )
         changed = accept(stage, run.results, [entry.path for entry in manifest.files])
         not_drawn = undrawn(stage, run)
     (run.results / LEFT).unlink(missing_ok=True)

@@ -126,11 +126,11 @@ def _rows(array: Any, shape: tuple[int | None, ...], name: str) -> Any:
 
 def _fitting(array: Any, shape: tuple[int | None, ...], name: str) -> Any:
     fits = array.ndim == len(shape) and all(
-        wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
+        expected in (None, size) for expected, size in zip(shape, array.shape, strict=True)
     )
     if not fits:
-        wanted = [-1 if size is None else size for size in shape]
-        raise UsageError(f"{name}: expected the shape {wanted}, got {list(array.shape)}")
+        expected = [-1 if size is None else size for size in shape]
+        raise UsageError(f"{name}: expected the shape {expected}, got {list(array.shape)}")
     return array
 
 
@@ -223,8 +223,8 @@ def _picture(path: Path, tensor: Tensor) -> Any:
     of an input that takes whole numbers, 0 to 255."""
     shape = tensor.shape
     if shape is None or len(shape) != 4:
-        wanted = "any" if shape is None else [-1 if size is None else size for size in shape]
-        raise UsageError(f"the model does not accept pictures: its input has the shape {wanted}")
+        expected = "any" if shape is None else [-1 if size is None else size for size in shape]
+        raise UsageError(f"the model does not accept pictures: its input has the shape {expected}")
     try:
         with Image.open(
             io.BytesIO(read_given(path, path.name, SAMPLE_BYTES)), formats=FORMATS
@@ -259,8 +259,9 @@ def resized(picture: Any, height: int, width: int) -> Any:
     for axis, size in enumerate((height, width)):
         place = (np.arange(size) + 0.5) * pixels.shape[axis] / size - 0.5
         low = np.floor(place).astype(int)
-        part = (place - low).astype(np.float32).reshape([-1 if n == axis else 1 for n in range(3)])
+        weight = (place - low).astype(np.float32)
+        weight = weight.reshape([-1 if n == axis else 1 for n in range(3)])
         last = pixels.shape[axis] - 1
         below, above = (pixels.take(np.clip(low + n, 0, last), axis) for n in (0, 1))
-        pixels = below + (above - below) * part
+        pixels = below + (above - below) * weight
     return pixels
