@@ -154,10 +154,7 @@ o=$(echo "${{railhead_smi%@exit *}}"); echo "${{o:-nvidia-smi prints nothing, or
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "cards": (_CARD_SEARCH, _cards),
-    "driver": (
-        "[ -e /proc/driver/nvidia/version ] && cat /proc/driver/nvidia/version",
-        _driver,
-    ),
+    "driver": ("[ -e /proc/driver/nvidia/version ] && cat /proc/driver/nvidia/version", _driver),
     "nouveau": ("[ -d /sys/module/nouveau ] && echo yes", lambda out: "yes" in out),
     "smi": (_SMI, lambda out: out.strip()),
     "users": (_USER_SEARCH, lambda out: tuple(dict.fromkeys(lines(out)))),

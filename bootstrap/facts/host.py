@@ -192,17 +192,11 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
         'read -r v </proc/meminfo && echo "$v"',
         lambda out: _kilobytes(out),
     ),
-    "disk_free": (
-        system.DISKS,
-        lambda out: _kilobytes(" ".join(system.last(out).split()[3:4])),
-    ),
+    "disk_free": (system.DISKS, lambda out: _kilobytes(" ".join(system.last(out).split()[3:4]))),
     "pythons": (_PYTHON_SEARCH, _pythons),
     "tools": (_TOOL_SEARCH, _pairs),
     "openmpi": ("mpirun --version", _openmpi),
-    "mpi_headers": (
-        _MPI_HEADERS,
-        lambda out: "mpi.h" in out,
-    ),
+    "mpi_headers": (_MPI_HEADERS, lambda out: "mpi.h" in out),
     "gpus": (gpu.NAMES, lambda out: tuple(lines(out))),
     "root": (_ID, lambda out: _identity(out)[0] == "0"),
     "sudo": (_SUDO, lambda out: "yes" in out),
@@ -212,10 +206,7 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
     "envs": (_ENVS, lambda out: frozenset(lines(out))),
     "uvs": (_UV_SEARCH, lambda out: frozenset(lines(out))),
     "cluster_key": (_CLUSTER_KEY, lambda out: out.strip() or None),
-    "authorized": (
-        "grep -a railhead: ~/.ssh/authorized_keys",
-        lambda out: frozenset(lines(out)),
-    ),
+    "authorized": ("grep -a railhead: ~/.ssh/authorized_keys", lambda out: frozenset(lines(out))),
     "run_processes": (_PROCESSES, lambda out: marked.processes(out, OF_RUNS)),
     "standbys": (
         _PROCESSES,

@@ -118,10 +118,7 @@ printf '%s\\n' "$railhead_df\""""  # the last line is that of the home directory
 _RELEASE = "read -r v </proc/sys/kernel/osrelease"
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "kernel": (
-        f'{_RELEASE} && echo "$v" || uname -r',
-        lambda out: out.strip(),
-    ),
+    "kernel": (f'{_RELEASE} && echo "$v" || uname -r', lambda out: out.strip()),
     "headers": (
         f"{_RELEASE} || v=$(uname -r)\n[ -e /lib/modules/$v/build/Makefile ] && echo yes",
         lambda out: "yes" in out,

@@ -42,13 +42,7 @@ from ..ssh.session import Session
 from ..untrusted.decode import json_object
 from ..untrusted.unpack import Hostile
 from . import checks
-from .checks import (
-    ClockOffset,
-    Finding,
-    HostReadings,
-    Reduction,
-    TensorFlowReadings,
-)
+from .checks import ClockOffset, Finding, HostReadings, Reduction, TensorFlowReadings
 
 PROBE, COUNT = HOST_PROGRAMS / "probes/health_host.py", HOST_PROGRAMS / "probes/count_gpus.py"
 LINKS = HOST_PROGRAMS / "probes/health_links.py"

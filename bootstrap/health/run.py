@@ -127,10 +127,7 @@ def _check_ports(cluster: ConnectedCluster, report: Reporter) -> list[Finding]:
 
 
 def _check_framework(
-    cluster: ConnectedCluster,
-    measured: HealthReport,
-    before: list[Finding],
-    report: Reporter,
+    cluster: ConnectedCluster, measured: HealthReport, before: list[Finding], report: Reporter
 ) -> tuple[HealthReport, list[Finding]]:
     """Check the framework on each host and, if that succeeds, the links between them."""
     framework = cluster.environment.runtime.framework

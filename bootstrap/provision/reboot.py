@@ -72,11 +72,7 @@ def _refuse_this_machine(host: Host, facts: HostFacts) -> None:
 
 
 def _wait_for_host(
-    inventory: Inventory,
-    host: Host,
-    before: str,
-    report: Reporter,
-    wait: RebootWait,
+    inventory: Inventory, host: Host, before: str, report: Reporter, wait: RebootWait
 ) -> Session:
     started = time.monotonic()
     attempt: Session | str = ""

@@ -48,10 +48,7 @@ def _remaining_changes(session: Session) -> list[str]:
 
 
 def change_system(
-    sessions: Sessions,
-    facts: Mapping[str, HostFacts],
-    changes: Mapping[str, Changes],
-    board: Board,
+    sessions: Sessions, facts: Mapping[str, HostFacts], changes: Mapping[str, Changes], board: Board
 ) -> dict[str, HostFacts]:
     """Make these changes; returns the new facts of the changed hosts.
 

@@ -17,11 +17,7 @@ from ..console.markup import Markup, element, joined, text
 from ..console.text import clean, count, duration, percent
 from ..runs.failures.hints import cause_of
 from ..runs.metrics.plots import by_epoch, panels
-from .facts import (
-    METRICS,
-    RunFacts,
-    ranks,
-)
+from .facts import METRICS, RunFacts, ranks
 from .html import PAGE, details, page, pairs, picture, section, table, tiles
 from .timeline import timeline
 

@@ -25,13 +25,7 @@ from . import records, tensorflow_serving
 from .environment import Server
 from .place import EndpointPlace
 from .request import DeployRequest
-from .state import (
-    clock_of,
-    is_alive,
-    read_document,
-    read_state,
-    wait_for,
-)
+from .state import clock_of, is_alive, read_document, read_state, wait_for
 
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows
@@ -243,9 +237,7 @@ def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
         hint=Hint(deploy.plus(update=True), "   # with another model")
         if number > 1
         else Hint(
-            deploy,
-            "   # with another --port or --model; or: ",
-            Command("undeploy", endpoint.name),
+            deploy, "   # with another --port or --model; or: ", Command("undeploy", endpoint.name)
         ),
     )
 

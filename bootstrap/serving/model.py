@@ -11,13 +11,7 @@ from pathlib import Path
 from railhead.documents.lazy import dataclass
 
 from ..errors import UsageError
-from ..runs.model_files import (
-    KERAS,
-    SAVED_MODEL,
-    SAVED_MODEL_FILE,
-    ModelSearch,
-    names_below,
-)
+from ..runs.model_files import KERAS, SAVED_MODEL, SAVED_MODEL_FILE, ModelSearch, names_below
 from ..ssh.bundle import Bundle, pack_every_file, pack_file
 from ..ssh.session import BLOBS, Session
 from ..untrusted.manifest import read_manifest

@@ -99,11 +99,7 @@ CROSSINGS = (
         ("inventory.pulumi_stack", "inventory.stack_state"),
     ),
     Crossing(
-        "`fabfile.py`",
-        "who wrote the folder: you or root",
-        "`fab`",
-        "its code",
-        ("cli.program",),
+        "`fabfile.py`", "who wrote the folder: you or root", "`fab`", "its code", ("cli.program",)
     ),
     Crossing(
         "`Pulumi.yaml`",

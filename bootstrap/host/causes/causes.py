@@ -195,12 +195,7 @@ ROWS = (
         retry=NEVER,
         advice=_missing,
     ),
-    _row(
-        "program",
-        LINES,
-        r"(?:ModuleNotFound|Import|Syntax|Indentation)Error:",
-        retry=NEVER,
-    ),
+    _row("program", LINES, r"(?:ModuleNotFound|Import|Syntax|Indentation)Error:", retry=NEVER),
     _row(
         "program",
         LINES,

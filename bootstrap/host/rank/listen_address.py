@@ -34,11 +34,7 @@ KEPT: list[Any] = []  # what the libraries call
 class Loaded(ctypes.Structure):
     """The first fields of the linker's record of a library, to which a handle of dlopen points."""
 
-    _fields_ = [
-        ("base", ctypes.c_size_t),
-        ("name", ctypes.c_char_p),
-        ("dynamic", ctypes.c_size_t),
-    ]
+    _fields_ = [("base", ctypes.c_size_t), ("name", ctypes.c_char_p), ("dynamic", ctypes.c_size_t)]
 
 
 def install(run: RunDocument, rank: int) -> None:

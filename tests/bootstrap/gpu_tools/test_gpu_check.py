@@ -183,11 +183,7 @@ def test_a_machine_without_a_gpu_reports_so(
 
 @pytest.mark.parametrize("output", [[*NCCL, *EVERY], EVERY])
 def test_the_results_are_written_also_into_readme(
-    output: list[str],
-    v100s: HostFacts,
-    root: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    output: list[str], v100s: HostFacts, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says(tmp_path, monkeypatch, *output)
     assert check_on(v100s) == (0 if output != EVERY else 1)

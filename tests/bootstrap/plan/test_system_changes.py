@@ -153,9 +153,7 @@ def test_a_driver_that_is_installed_and_not_loaded_needs_the_restart_alone(t4: H
     assert todo.reasons["reboot"] == f"{FAILED}, although the driver is installed"
 
 
-def test_libraries_of_another_version_than_the_module_need_the_restart_alone(
-    t4: HostFacts,
-) -> None:
+def test_libraries_of_another_version_than_the_module_need_the_restart_alone(t4: HostFacts) -> None:
     mismatch = "Failed to initialize NVML: Driver/library version mismatch"
     there = dict.fromkeys(drivers.row(t4).packages, "580.178.04")
     host = of_system(ready_gpu(t4), packages={**t4.system.packages, **there})

@@ -387,10 +387,7 @@ def test_inward_addresses_are_refused_also_as_mirrors(
     place = f"{name}:{mirror.http.server_address[1]}"
     with host(proxy, f"http://{place}", f"https://{place}") as at:
         assert get(at, f"http://{place}/a.deb")[0] == 403
-        with (
-            asking(at) as connection,
-            pytest.raises(OSError, match="403 .* resolves to "),
-        ):
+        with asking(at) as connection, pytest.raises(OSError, match="403 .* resolves to "):
             connection.set_tunnel(name, mirror.http.server_address[1])
             connection.request("GET", "/a.deb")
     assert mirror.requests == []

@@ -131,8 +131,7 @@ def test_an_archive_that_is_named_is_the_only_one(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fails", "archives"),
-    [("nothing", [DEBIAN]), ("*mirror.example*", [DEBIAN, PUBLIC])],
+    ("fails", "archives"), [("nothing", [DEBIAN]), ("*mirror.example*", [DEBIAN, PUBLIC])]
 )
 def test_debians_own_archive_comes_after_those_of_apt(
     host: Host, fails: str, archives: list[str]

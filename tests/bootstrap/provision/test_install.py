@@ -181,11 +181,7 @@ AD_HOC = [name for name in OTHERS if name.startswith("the same hosts")]
 
 @pytest.mark.parametrize(
     ("builder", "users"),
-    [
-        ("the same hosts", AD_HOC),
-        ("a stack", ["a stack"]),
-        ("hosts on this computer", [*OTHERS]),
-    ],
+    [("the same hosts", AD_HOC), ("a stack", ["a stack"]), ("hosts on this computer", [*OTHERS])],
 )
 def test_a_wheel_is_installed_by_whoever_built_it_and_one_of_this_computer_by_all(
     cluster: SurveyedCluster, builder: str, users: list[str]

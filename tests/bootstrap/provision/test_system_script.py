@@ -105,11 +105,7 @@ APT_OUTPUT = {
         False,
         False,
     ),
-    "disk full": (
-        "E: You don't have enough free space in /var/cache/apt/archives/.",
-        False,
-        False,
-    ),
+    "disk full": ("E: You don't have enough free space in /var/cache/apt/archives/.", False, False),
     "another apt": (
         "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 123 (apt-get)\n"
         "E: Unable to lock directory /var/lib/apt/lists/",

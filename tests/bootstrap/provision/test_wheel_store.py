@@ -113,11 +113,7 @@ def after(world: World, folder: Path) -> CachedWheel:
 
 
 @pytest.mark.parametrize(
-    ("how", "output"),
-    [
-        ("flip", "does not have the recorded sha256"),
-        ("take", "no longer exists"),
-    ],
+    ("how", "output"), [("flip", "does not have the recorded sha256"), ("take", "no longer exists")]
 )
 def test_a_wheel_that_was_changed_is_not_used_and_makes_room(
     world: World, folder: Path, kept: str, how: str, output: str

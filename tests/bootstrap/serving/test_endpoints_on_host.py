@@ -25,12 +25,7 @@ from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import records
 from bootstrap.serving.deploy import choose_port
-from bootstrap.serving.model import (
-    copy_on_chief,
-    pack_model,
-    remove_unused_models,
-    send_model,
-)
+from bootstrap.serving.model import copy_on_chief, pack_model, remove_unused_models, send_model
 from bootstrap.serving.place import EndpointPlace, place_here
 from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import ModelSource
@@ -199,10 +194,7 @@ def test_the_log_of_an_endpoint_is_printed(
     "change", [{"port": "8501"}, {"port": 0}, {"run_id": "../x"}, {"argv": []}]
 )
 def test_an_endpoint_of_another_computer_is_checked(
-    change: dict[str, Any],
-    elsewhere: Inventory,
-    home: Path,
-    capsys: pytest.CaptureFixture[str],
+    change: dict[str, Any], elsewhere: Inventory, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     local_state.save_cluster(elsewhere)
     file = home / ".railhead/endpoints/m/endpoint.json"

@@ -177,11 +177,7 @@ def test_a_kill_for_memory_in_an_earlier_attempt_is_not_the_cause_of_a_later_one
     record = '{printf "[%s0] Out of memory: Killed process 7 (python)\\n", $1}'
     out_of_memory = f"sleep 2; awk '{record}' /proc/uptime >{home}/log; sleep 2.5"
     killed = f"{KILLED} ; exit 137".replace("rank 1", "rank 0").replace("on node b", "on node a")
-    run = Run(
-        home,
-        by_attempt(f"{checkpoint(1)}; {out_of_memory}; {killed}", killed),
-        retries=1,
-    )
+    run = Run(home, by_attempt(f"{checkpoint(1)}; {out_of_memory}; {killed}", killed), retries=1)
     (home / "bin/dmesg").write_text(f"#!/bin/sh\ncat {home}/log\n")
     (home / "bin/dmesg").chmod(0o755)
     result = run.result()
@@ -485,9 +481,7 @@ def test_no_host_is_waited_for_where_another_one_cannot_be_prepared(
     away = f'case "$*" in *railhead-2*) echo x >>{looks}; exit 255;; esac'
     (home / "bin/ssh").write_text(f"#!/bin/sh\n{away}\necho damaged >&2; exit 1\n")
     ended = ended_with(
-        run,
-        document,
-        cancelled=lambda: looks.exists() and len(looks.read_text().split()) > 1,
+        run, document, cancelled=lambda: looks.exists() and len(looks.read_text().split()) > 1
     )
     assert "c: damaged" in restarts._hosts_ready(ended)[1]
     assert len(looks.read_text().split()) == 1

@@ -50,10 +50,7 @@ print("found", json.dumps([found[port] for port in ports]))
     [
         (ALL_4, ALL_4[:4] + OURS + ALL_4[8:]),
         (ALL_6, ALL_6[:8] + MAPPED + OURS + ALL_6[24:]),
-        (
-            ALL_6[:8] + MAPPED + bytes(4) + ALL_6[24:],
-            ALL_6[:8] + MAPPED + OURS + ALL_6[24:],
-        ),
+        (ALL_6[:8] + MAPPED + bytes(4) + ALL_6[24:], ALL_6[:8] + MAPPED + OURS + ALL_6[24:]),
         (ALL_4[:4] + b"\x7f\0\0\1" + ALL_4[8:],) * 2,
         (ALL_4[:2] + b"\0\1" + ALL_4[4:],) * 2,
         (struct.pack("H", socket.AF_UNIX) + b"/tmp/x\0",) * 2,

@@ -76,11 +76,7 @@ def test_without_a_chief_a_rank_that_ends_well_ends_nobody(
     assert (result.state, result.exit_code) == ("failed", 4)
 
 
-CHIEFS = {
-    "os._exit": "os._exit(0)",
-    "its output closed": "os.closerange(1, 3)",
-    "an end": "",
-}
+CHIEFS = {"os._exit": "os._exit(0)", "its output closed": "os.closerange(1, 3)", "an end": ""}
 
 
 @needs_mpirun

@@ -169,10 +169,7 @@ def test_a_chief_reports_its_good_end_after_its_threads_and_exit_handlers(tmp_pa
     assert rank(tmp_path).stdout.splitlines() == [end.replace("0}", "3}"), gone]
 
 
-CHIEF_ENDS = {
-    "at once": "import os; os._exit(0)",
-    "killed": "import os; os.kill(os.getpid(), 9)",
-}
+CHIEF_ENDS = {"at once": "import os; os._exit(0)", "killed": "import os; os.kill(os.getpid(), 9)"}
 
 
 @pytest.mark.parametrize("text", CHIEF_ENDS.values(), ids=CHIEF_ENDS)

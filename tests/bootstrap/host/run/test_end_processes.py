@@ -343,10 +343,7 @@ HOSTS = {
         'echo welcome; echo \'{"ended": 0, "left": []}\'',
         {"ended": 0, "left": []},
     ),
-    "an answer without an end": (
-        "head -c 100000 /dev/zero | tr '\\0' '['",
-        {"unknown": "[" * 600},
-    ),
+    "an answer without an end": ("head -c 100000 /dev/zero | tr '\\0' '['", {"unknown": "[" * 600}),
     "no way there": ("echo refused >&2; exit 255", {"unknown": "refused"}),
     "no output": ("exit 1", {"unknown": ""}),
     "no end": ("exec sleep 600", {"unknown": "no answer within 3 seconds"}),

@@ -470,11 +470,7 @@ LEFT = "not stopped: another host may lead the run"
 
 @pytest.mark.parametrize(
     ("claims", "cut_off", "others"),
-    [
-        (CLAIMS % "", "60.0", "ok"),
-        (CLAIMS % TRAINS, "0.5", LEFT),
-        ("exit 3", "60.0", LEFT),
-    ],
+    [(CLAIMS % "", "60.0", "ok"), (CLAIMS % TRAINS, "0.5", LEFT), ("exit 3", "60.0", LEFT)],
 )
 def test_a_chief_that_lost_the_lease_claims_it_again_while_the_bucket_is_away(
     home: Path, claims: str, cut_off: str, others: str

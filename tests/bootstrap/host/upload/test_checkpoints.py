@@ -376,9 +376,7 @@ def test_the_newest_checkpoint_of_the_other_cluster_comes(
 
 
 @pytest.mark.usefixtures("bucket")
-def test_checkpoints_come_from_the_bucket_of_the_cluster_where_the_run_was(
-    run: Run,
-) -> None:
+def test_checkpoints_come_from_the_bucket_of_the_cluster_where_the_run_was(run: Run) -> None:
     """Its chief does not run."""
     gone = replace(ON_AWS, hosts=(Host("m1", "127.0.0.1", port=1),))
     local_state.save_cluster(gone)
