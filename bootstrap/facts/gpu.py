@@ -156,7 +156,7 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "cards": (_CARD_SEARCH, _cards),
     "driver": ("[ -e /proc/driver/nvidia/version ] && cat /proc/driver/nvidia/version", _driver),
     "nouveau": ("[ -d /sys/module/nouveau ] && echo yes", lambda out: "yes" in out),
-    "smi": (_SMI, lambda out: out.strip()),
+    "smi": (_SMI, str.strip),
     "users": (_USER_SEARCH, lambda out: tuple(dict.fromkeys(lines(out)))),
     "installer": (
         "[ -e /opt/deeplearning/install-driver.sh ] && echo /opt/deeplearning/install-driver.sh",

@@ -93,8 +93,9 @@ class HostFacts:
         return "g++" in self.tools and self.mpi_headers
 
 
-def _text(out: str) -> str:
-    return out.strip()
+def _kilobytes(out: str) -> int:
+    match = re.search(r"\d+", out)
+    return int(match[0]) * 1024 if match else 0
 
 
 def _pairs(out: str) -> dict[str, str]:
@@ -183,15 +184,12 @@ _UV_SEARCH = """cd ~/.railhead/uv && for d in *; do
   [ -f $d/uv ] && [ -s $d/uv ] && [ -x $d/uv ] && echo $d
 done"""
 _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "home": ('echo "$HOME"', _text),
+    "home": ('echo "$HOME"', str.strip),
     "user": (_ID, lambda out: _identity(out)[1]),
     "os": ('while read -r v; do echo "$v"; done </etc/os-release', _os),
-    "arch": ("uname -m", _text),
-    "boot_id": ('read -r v </proc/sys/kernel/random/boot_id && echo "$v"', _text),
-    "memory": (  # the first line
-        'read -r v </proc/meminfo && echo "$v"',
-        lambda out: _kilobytes(out),
-    ),
+    "arch": ("uname -m", str.strip),
+    "boot_id": ('read -r v </proc/sys/kernel/random/boot_id && echo "$v"', str.strip),
+    "memory": ('read -r v </proc/meminfo && echo "$v"', _kilobytes),  # the first line
     "disk_free": (system.DISKS, lambda out: _kilobytes(" ".join(system.last(out).split()[3:4]))),
     "pythons": (_PYTHON_SEARCH, _pythons),
     "tools": (_TOOL_SEARCH, _pairs),
@@ -214,11 +212,6 @@ _HOST: dict[str, tuple[str, Callable[[str], Any]]] = {
     ),
 }
 FACTS = {**_HOST, **system.FACTS, **gpu.FACTS}
-
-
-def _kilobytes(out: str) -> int:
-    match = re.search(r"\d+", out)
-    return int(match[0]) * 1024 if match else 0
 
 
 def script() -> str:

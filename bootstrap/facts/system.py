@@ -34,7 +34,6 @@ class SystemFacts:
     held: frozenset[str]
     packages: Mapping[str, str]
     secure_boot: bool | None
-    systemd: bool
     disks: Mapping[str, int]
     home_on: str
 
@@ -118,7 +117,7 @@ printf '%s\\n' "$railhead_df\""""  # the last line is that of the home directory
 _RELEASE = "read -r v </proc/sys/kernel/osrelease"
 
 FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "kernel": (f'{_RELEASE} && echo "$v" || uname -r', lambda out: out.strip()),
+    "kernel": (f'{_RELEASE} && echo "$v" || uname -r', str.strip),
     "headers": (
         f"{_RELEASE} || v=$(uname -r)\n[ -e /lib/modules/$v/build/Makefile ] && echo yes",
         lambda out: "yes" in out,
@@ -137,7 +136,6 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     ),
     "packages": (_WITH_CARD + _INSTALLED, _installed),
     "secure_boot": (_SECURE_BOOT, _secure_boot),
-    "systemd": ("[ -d /run/systemd/system ] && echo yes", lambda out: "yes" in out),
     "disks": (DISKS, _disks),
     "home_on": (DISKS, lambda out: "".join(last(out).split(None, 5)[5:]).strip()),
 }
