@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import UsageError
-from ..facts.egress import EgressCheck, origin
+from ..facts.egress import origin
 from ..facts.host import HostFacts
 from .cluster import SurveyedCluster
 from .drivers import REPOSITORY
@@ -55,23 +55,17 @@ def notes(
     for name, host in cluster.facts.items():
         if cut_off(host):
             lines.append(
-                f"[{name}] has no outbound access ({_no_answer(host.egress.index)}): "
-                "wheels are downloaded "
-                "here once, checked by hash, and sent through this connection"
+                f"[{name}] has no outbound access (no answer from {host.egress.index.to}): wheels"
+                " are downloaded here once, checked by hash, and sent through this connection"
             )
         nvcc = any(s.sends for s in steps if (s.host, s.name) == (name, "horovod"))
         origins = mirrors(host, todo[name]) + (archives(host, cluster.archive) if nvcc else ())
         if needed := list(dict.fromkeys(origins)):
             lines.append(
-                f"[{name}] its apt has no outbound access ({_no_answer(host.egress.apt)}): "
-                "its requests "
-                f"to {', '.join(needed)} go through this connection"
+                f"[{name}] its apt has no outbound access (no answer from {host.egress.apt.to}):"
+                f" its requests to {', '.join(needed)} go through this connection"
             )
     return lines
-
-
-def _no_answer(check: EgressCheck) -> str:
-    return f"no answer from {check.to}"
 
 
 def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:

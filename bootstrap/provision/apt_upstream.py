@@ -18,7 +18,6 @@ from ..errors import UsageError
 MIRRORS = "RAILHEAD_MIRROR_NETWORKS"
 SILENCE = 20  # seconds; apt itself gives up after 30
 
-
 # Each cloud's own services for its machines. Only Azure's are at a public address.
 CLOUD_SERVICES = frozenset({"168.63.129.16", "100.100.100.200", "169.254.169.254", "fd00:ec2::254"})
 UNICAST6, UNIQUE_LOCAL6 = ip_network("2000::/3"), ip_network("fc00::/7")

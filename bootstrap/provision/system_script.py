@@ -61,23 +61,11 @@ class Keyring:
 
 # The sha256 values are those that Google's GPU driver installer pins.
 KEYRINGS = {
-    os: Keyring(f"{REPOSITORY}/{folder}/x86_64/cuda-keyring_1.1-1_all.deb", sha256)
-    for os, folder, sha256 in (
-        (
-            "debian-12",
-            "debian12",
-            "e7f219eab6fe4819cdb5c15b98233dc3420302d9c00883219cd3d896857cf48d",
-        ),
-        (
-            "ubuntu-22.04",
-            "ubuntu2204",
-            "d93190d50b98ad4699ff40f4f7af50f16a76dac3bb8da1eaaf366d47898ff8df",
-        ),
-        (
-            "ubuntu-24.04",
-            "ubuntu2404",
-            "d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba",
-        ),
+    os: Keyring(f"{REPOSITORY}/{re.sub('[-.]', '', os)}/x86_64/cuda-keyring_1.1-1_all.deb", sha256)
+    for os, sha256 in (
+        ("debian-12", "e7f219eab6fe4819cdb5c15b98233dc3420302d9c00883219cd3d896857cf48d"),
+        ("ubuntu-22.04", "d93190d50b98ad4699ff40f4f7af50f16a76dac3bb8da1eaaf366d47898ff8df"),
+        ("ubuntu-24.04", "d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba"),
     )
 }
 

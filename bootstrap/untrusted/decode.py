@@ -17,9 +17,8 @@ from .unpack import Hostile
 T = TypeVar("T")
 JsonObject = dict[str, Any]
 
-MARKS = (
-    1_000_000  # commas, colons and brackets: 100,000 files with name, size and sha256 have 700,000
-)
+# Commas, colons and brackets: 100,000 files with name, size and sha256 have 700,000.
+MARKS = 1_000_000
 OUTPUTS = 20_000_000  # of those in what a model answered: a hundred pictures of 224x224 in colour
 LARGEST = float(2**63)
 DIGITS = 20  # of such an integer with its sign

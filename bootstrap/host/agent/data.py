@@ -27,9 +27,8 @@ from railhead.documents.agent.data import (
 )
 
 from ..base import locks
-from ..base.regular_files import size_and_sha256
 from .channel import IN, operations, send_event
-from .files import clear, drop_others, make_private, replace
+from .files import clear, drop_others, has_content, make_private, replace
 
 PIECE = 1 << 20
 AT_ONCE = 100_000  # files of one request; the other side bounds the values of an answer
@@ -96,14 +95,6 @@ def missing(folder: str, manifest: Sequence[Entry]) -> list[tuple[int, int]]:
         if not has_content(os.path.join(partial, path), size, sha256):
             needed.append((number, size_of_file(incoming(folder, number), at_most=size)))
     return needed
-
-
-def has_content(path: str, size: int, sha256: str) -> bool:
-    """Whether a file exists with this content; a power failure can damage it."""
-    try:
-        return os.path.getsize(path) == size and size_and_sha256(path)[1] == sha256
-    except OSError:
-        return False
 
 
 def incoming(folder: str, number: int) -> str:

@@ -26,7 +26,7 @@ from railhead.documents.agent.files import (
     Write,
 )
 
-from ..base.regular_files import open_regular
+from ..base.regular_files import open_regular, size_and_sha256
 from .channel import IN, operations, send_event
 
 PART = ".part-"  # in the names of incomplete files and folders
@@ -146,7 +146,11 @@ def fetch_missing(manifest: Sequence[BundleFile], blobs: str) -> int:
     make_private(blobs)
     clear_parts(blobs)
     contents = sorted({file.sha256: file for file in manifest}.items())
-    missing = {d: file.size for d, file in contents if not has_content(f"{blobs}/{d}", file)}
+    missing = {
+        sha256: file.size
+        for sha256, file in contents
+        if not has_content(f"{blobs}/{sha256}", file.size, sha256)
+    }
     send_event(Needed(tuple(missing)))
     receive(int(IN.readline()), missing, blobs)
     return len(missing)
@@ -160,11 +164,11 @@ def has_files(dest: str, manifest: Sequence[BundleFile]) -> bool:
 def is_placed(path: str, file: BundleFile) -> bool:
     """Whether a file has the content and the mode that it should have."""
     try:
-        status = os.lstat(path)
-        same_mode = stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == mode_of(file)
-        return same_mode and sha256_of(path) == file.sha256
+        mode = os.lstat(path).st_mode
     except OSError:
         return False
+    same_mode = stat.S_ISREG(mode) and stat.S_IMODE(mode) == mode_of(file)
+    return same_mode and has_content(path, file.size, file.sha256)
 
 
 def mode_of(file: BundleFile) -> int:
@@ -172,16 +176,10 @@ def mode_of(file: BundleFile) -> int:
     return 0o755 if file.executable else 0o644
 
 
-def sha256_of(path: str) -> str:
-    """The sha256 of a file's content."""
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
-
-
-def has_content(path: str, file: BundleFile) -> bool:
-    """Whether a blob exists with the right content; a power failure can damage it."""
+def has_content(path: str, size: int, sha256: str) -> bool:
+    """Whether a file exists with this content; a power failure can damage it."""
     try:
-        return os.path.getsize(path) == file.size and sha256_of(path) == file.sha256
+        return os.path.getsize(path) == size and size_and_sha256(path)[1] == sha256
     except OSError:
         return False
 

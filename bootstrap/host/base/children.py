@@ -22,6 +22,6 @@ def set_name(name: bytes) -> None:
     LIBC.prctl(15, name)  # PR_SET_NAME
 
 
-def end_with_parent() -> None:
-    """In the child: be killed when the parent process dies."""
-    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+def end_with_parent(number: int = signal.SIGKILL) -> None:
+    """In the child: get this signal when the parent process dies."""
+    LIBC.prctl(1, number)  # PR_SET_PDEATHSIG

@@ -305,7 +305,6 @@ ROWS = (
     _row("usage", END, r"^exited with 2$", retry=NEVER),
     _row("program", END, r""),
 )
-# What shows more, by class: a task of `fab`.
 MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooting.md
     "program": "an exception, a crash, another exit code; a loss that is not a number; an Xid that"
     " the program caused",
@@ -322,6 +321,7 @@ MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooti
     " the packages do not fit",
     "stall": "no progress",
 }
+# What shows more, by class: a task of `fab`.
 COMMANDS: Mapping[str, str] = {
     "disk": "exec",
     "network": "health",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -21,12 +20,11 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.names import is_manifest
 from railhead.documents.runs.run import RunData, RunDocument, Script
 
-from ..base import locks
+from ..base import children, locks
 
 VARIABLE = "RAILHEAD_DATA_"
 MEMORY = "/dev/shm"  # a file system in memory; without it, streams are on the disk
 RECORD = "@railhead "
-PDEATHSIG = 1  # prctl: a signal for this process when its parent dies
 
 
 @dataclass(frozen=True)
@@ -106,15 +104,12 @@ def streamed(source: str, part: tuple[int, int], place: RankPlace) -> str:
     argv = [sys.executable, "-m", "training.data", "stream", source, folder]
     argv += ["--part", "{}/{}".format(*part)]
     feeder = subprocess.Popen(
-        argv, cwd=os.path.join(place.folder, "reader"), preexec_fn=die_with_parent
+        argv,
+        cwd=os.path.join(place.folder, "reader"),
+        preexec_fn=lambda: children.end_with_parent(signal.SIGTERM),
     )
     atexit.register(stop, feeder)
     return folder
-
-
-def die_with_parent() -> None:
-    """In the child: the kernel sends SIGTERM to it when this rank dies."""
-    ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGTERM)
 
 
 def stop(feeder: subprocess.Popen[bytes]) -> None:

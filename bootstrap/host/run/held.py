@@ -93,8 +93,7 @@ def forget(folder: str) -> None:
 
 def has_lost(folder: str) -> bool:
     """Whether this host had the lease, and another one may supervise the run now."""
-    has_term = os.path.exists(os.path.join(folder, TERM))
-    return has_term and not is_held(folder) and not _exists(folder, RELEASED)
+    return _exists(folder, TERM) and not is_held(folder) and not _exists(folder, RELEASED)
 
 
 def stay_alive(folder: str) -> None:

@@ -33,20 +33,12 @@ from ..base.regular_files import open_regular, size_and_sha256
 
 T = TypeVar("T")
 
-
 OURS = ("outputs.json", "manifest.json", ".keep")  # in results/, never copied
-PARTS = (
-    "result.json.part",
-    "outputs.json.part",
-    "manifest.json.part",
-)  # files that are being written
+# Files that are being written.
+PARTS = ("result.json.part", "outputs.json.part", "manifest.json.part")
 GROWING = "supervisor.log"  # written to even after the end of the run
-TAKEN = (
-    "manifest.json",
-    "state.json",
-    "left-on-host.txt",
-    "renamed.txt",
-)  # names in the results folder that only we may use
+# Names in the results folder that only we may use.
+TAKEN = ("manifest.json", "state.json", "left-on-host.txt", "renamed.txt")
 BEFORE = "before.json"  # the files of work/ before the run
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError)  # errors of a missing or damaged document

@@ -19,13 +19,9 @@ def judged(reported: Reported, thresholds: Sequence[Threshold]) -> Judgement:
     failed = tuple(
         why for item in thresholds if (why := _without(item, missing) or _failure(item, figures))
     )
-    reported_passed = reported.values.get("passed")
+    verdict = reported.values.get("passed")  # the program's own
     passed = (
-        False
-        if failed or reported_passed is False
-        else True
-        if thresholds or reported_passed is True
-        else None
+        False if failed or verdict is False else True if thresholds or verdict is True else None
     )
     return Judgement(tuple(thresholds), failed, passed)
 

@@ -432,7 +432,11 @@ def started(argv: list[str], stdout: int) -> Iterator[subprocess.Popen[bytes]]:
     """Start mpirun; it is always ended at the end of the block."""
     pipes: dict[str, Any] = {"stdout": stdout, "stderr": subprocess.PIPE}
     process = subprocess.Popen(
-        argv, cwd=RUN, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, **pipes
+        argv,
+        cwd=RUN,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=lambda: children.end_with_parent(signal.SIGTERM),
+        **pipes,
     )
     try:
         yield process
@@ -444,11 +448,6 @@ def started(argv: list[str], stdout: int) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE)  # the reading thread continues until its end is known
-
-
-def die_with_parent() -> None:
-    """In the child: the kernel sends SIGTERM to mpirun when the supervisor dies."""
-    children.LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def protect_from_cancel() -> None:
@@ -479,11 +478,9 @@ def attempt(state: State) -> Result:
                 supervisor.end_kept()
                 return supervisor.unless_cancelled(result)
             taken = None
-    except FileNotFoundError as error:
-        if error.filename == "mpirun":
+    except BaseException as error:
+        if isinstance(error, FileNotFoundError) and error.filename == "mpirun":
             return failure(127, "mpirun cannot be started: it is not on the PATH of this chief")
-        return failure(1, *printed_error())
-    except BaseException:
         return failure(1, *printed_error())
     finally:
         protect_from_cancel()

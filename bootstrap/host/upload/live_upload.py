@@ -278,13 +278,9 @@ class LiveUpload:
         if self.checkpoints.files is not before.files:
             self.status = replace(self.status, files=self.checkpoints.files, at=time.time())
         if replace(self.status, files=before.files) != before:
-            self.save()
+            with contextlib.suppress(OSError):  # a full disk does not end the uploads
+                json_file.save(os.path.join(self.run, STATUS), self.status)
         return complete == [True]
-
-    def save(self) -> None:
-        """Write the outcome; a full disk does not end the uploads."""
-        with contextlib.suppress(OSError):
-            json_file.save(os.path.join(self.run, STATUS), self.status)
 
     def always(self) -> None:
         """Look at the folder every PAUSE seconds. SIGTERM ends this process after one more step for
@@ -302,13 +298,9 @@ class LiveUpload:
         os._exit(0)
 
 
-def start(run: RunDocument, folder: str) -> subprocess.Popen[bytes] | OSError | None:
-    """Start the uploads of a run, as a process that ends with this one; None without a bucket.
-
-    It has no RAILHEAD_RUN: ending the processes of the run does not end it.
-    """
-    if not run.bucket:
-        return None
+def start(run: RunDocument, folder: str) -> subprocess.Popen[bytes] | OSError:
+    """Start the uploads of a run, as a process that ends with this one. It has no RAILHEAD_RUN:
+    ending the processes of the run does not end it."""
     try:
         return bounded.start_beside([*argv(run, folder), "always"], os.path.join(folder, LOG))
     except OSError as error:
@@ -320,11 +312,9 @@ def argv(run: AfterRun | RunDocument, folder: str) -> list[str]:
     return bounded.command_with_client(run, folder, programs.LIVE_UPLOAD)
 
 
-def end(process: subprocess.Popen[bytes] | OSError | None, folder: str) -> str:
+def end(process: subprocess.Popen[bytes] | OSError, folder: str) -> str:
     """End the process, after the end of the logs; returns why something was not uploaded during the
     run, or ""."""
-    if process is None:
-        return ""
     if isinstance(process, OSError):
         return f"no checkpoint was uploaded during the run: {process}"
     if (code := process.poll()) is not None:
