@@ -350,9 +350,9 @@ def test_a_python_without_json_does_not_count(shell: list[str], tmp_path: Path) 
     start = f'#!/bin/sh\nexec {sys.executable} -I -S -c "{empty}$5"\n'
     lay(tmp_path, {"bin/python3.12": start})
     lay(tmp_path, {"bin/python3": f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
-    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     pythons = answer(shell, "pythons", tmp_path, f"{tmp_path}/bin")
-    assert pythons == {own: f"{tmp_path}/bin/python3"}
+    assert pythons == {version: f"{tmp_path}/bin/python3"}
 
 
 @each_shell
@@ -360,8 +360,8 @@ def test_a_python_without_json_does_not_count(shell: list[str], tmp_path: Path) 
 def test_packages_are_read_where_there_is_a_card(
     shell: list[str], tmp_path: Path, vendor: str, count: bool
 ) -> None:
-    for number, one in enumerate(("8086", vendor, "1af4")):
-        lay(tmp_path / f"sys/bus/pci/devices/0000:00:0{number}.0", {"vendor": f"0x{one}\n"})
+    for number, vendor_id in enumerate(("8086", vendor, "1af4")):
+        lay(tmp_path / f"sys/bus/pci/devices/0000:00:0{number}.0", {"vendor": f"0x{vendor_id}\n"})
     query = "#!/bin/sh\necho installed linux-image 6.1\necho hold nvidia-driver\n"
     lay(tmp_path, {"bin/dpkg-query": query})
     path = f"{tmp_path}/bin:{os.defpath}"

@@ -66,4 +66,6 @@ def test_every_card_of_the_table_is_of_a_known_generation() -> None:
         arch = next(arch for arch, first, last in ARCHES if first <= number <= last)
         values = {"V100": "volta", "T4": "turing", "A10": "ampere", "L4": "ada"}
         values |= {"H100": "hopper", "H200": "hopper"}
-        assert any(part in name and arch == generation for part, generation in values.items()), name
+        assert any(
+            prefix in name and arch == generation for prefix, generation in values.items()
+        ), name

@@ -85,8 +85,8 @@ def test_sums_that_nccl_did_not_do_are_a_failure(lines: list[str], figure: str) 
 
 
 def test_one_gpu_claims_no_link_between_gpus() -> None:
-    one = JOINED.format(n=0).replace("nranks 2", "nranks 1")
-    done = check.nccl(f"{one}\n{SUM}", 1)
+    joined = JOINED.format(n=0).replace("nranks 2", "nranks 1")
+    done = check.nccl(f"{joined}\n{SUM}", 1)
     assert done.passed
     assert "no link between GPUs was tried" in done.figure
 
@@ -289,8 +289,8 @@ def test_workers_share_the_gpus() -> None:
     assert devices == ["0,2", "1"]
     cluster = json.loads(result[1].variables["TF_CONFIG"])
     assert cluster["task"]["index"] == 1 and len(set(cluster["cluster"]["worker"])) == 2
-    (one,) = trainings.processes(Path("python"), "horovod", 4, Path("results"))
-    assert one.argv[:3] == ["mpirun", "-np", "4"]
+    (process,) = trainings.processes(Path("python"), "horovod", 4, Path("results"))
+    assert process.argv[:3] == ["mpirun", "-np", "4"]
 
 
 def test_a_training_that_fails_is_a_failed_check(tmp_path: Path) -> None:

@@ -105,9 +105,9 @@ def test_what_a_driver_reports_becomes_findings(
 ) -> None:
     findings = list(checks.error_findings("h1", xid_facts.parse(output)))
     assert len(findings) == len(reported)
-    for finding, (what, action) in zip(findings, reported, strict=True):
+    for finding, (problem, action) in zip(findings, reported, strict=True):
         assert finding.host == "h1"
-        assert what in finding.problem and action in str(finding.action)
+        assert problem in finding.problem and action in str(finding.action)
 
 
 LOGS = {
@@ -241,7 +241,7 @@ def test_a_host_without_gpus_and_one_whose_bus_is_hidden_have_none_to_miss(
 
 
 @pytest.mark.parametrize(
-    ("bench", "what"),
+    ("bench", "problem"),
     [
         (TensorFlowReadings(4), None),
         (
@@ -256,12 +256,12 @@ def test_a_host_without_gpus_and_one_whose_bus_is_hidden_have_none_to_miss(
     ],
 )
 def test_tensorflow_must_see_every_gpu(
-    four: HostFacts, bench: TensorFlowReadings, what: str | None
+    four: HostFacts, bench: TensorFlowReadings, problem: str | None
 ) -> None:
     findings = list(checks.fallback_findings("h1", four, bench))
-    assert len(findings) == (what is not None)
+    assert len(findings) == (problem is not None)
     for finding in findings:
-        assert what and what in finding.problem and str(finding.action).startswith("fab ")
+        assert problem and problem in finding.problem and str(finding.action).startswith("fab ")
         assert bench.output in finding.problem
 
 

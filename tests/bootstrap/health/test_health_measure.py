@@ -112,17 +112,17 @@ REASON_LENGTH += '\x1e[1,1]<stdout>:@railhead {"kind": "ended", "exit": 1}\x1e[1
 
 @pytest.mark.parametrize("name", ["exit", "signal", "abort", "improper"])
 def test_the_host_whose_rank_ended_first_is_named_with_its_text(name: str) -> None:
-    own = (MESSAGES / f"{name}.txt").read_text()
-    output = measure.first_failure([REASON_LENGTH, *own.splitlines()], PEERS)
+    messages = (MESSAGES / f"{name}.txt").read_text()
+    output = measure.first_failure([REASON_LENGTH, *messages.splitlines()], PEERS)
     assert output == ", first on h2\nTraceback\nno horovod"
 
 
 @pytest.mark.parametrize("name", ["lost", "unreachable", "no-program"])
 def test_where_mpirun_names_no_rank_its_own_last_lines_are_reported(name: str) -> None:
-    own = (MESSAGES / f"{name}.txt").read_text()
-    output = measure.first_failure([*own.splitlines()], PEERS)
+    messages = (MESSAGES / f"{name}.txt").read_text()
+    output = measure.first_failure([*messages.splitlines()], PEERS)
     assert output.startswith("\n") and 1 < len(output.splitlines()) <= 1 + measure.SHOWN_LINES
-    assert "---" not in output and all(line in own for line in output.splitlines())
+    assert "---" not in output and all(line in messages for line in output.splitlines())
 
 
 class Interrupted:
@@ -150,8 +150,8 @@ def test_ctrl_c_in_the_all_reduce_reports_what_becomes_of_it(
     peers = (Peer(host.name, host.address, 22, "ann", 2, "k"),)
     facts = {host.name: replace(debian, pythons={"3.11": sys.executable})}
     known = SurveyedCluster(replace(inventory, hosts=(host,)), facts, environment, peers, None)
-    left = one_host.machines[0].home / ".railhead/runs/health"
-    (left / "work").mkdir(parents=True, exist_ok=True)
+    leftover = one_host.machines[0].home / ".railhead/runs/health"
+    (leftover / "work").mkdir(parents=True, exist_ok=True)
     reported: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         run._measure_links(
@@ -159,7 +159,7 @@ def test_ctrl_c_in_the_all_reduce_reports_what_becomes_of_it(
         )
     assert "Ctrl-C: terminating the all-reduce on every host" in reported[1]
     if reached:
-        assert reported[2:] == [] and not left.exists()
+        assert reported[2:] == [] and not leftover.exists()
     else:
         assert reported[2].startswith("left to the next check: 1 of 1 hosts cannot be reached")
-        assert left.exists()
+        assert leftover.exists()

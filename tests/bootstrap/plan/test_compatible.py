@@ -92,9 +92,9 @@ def broken(stack: Stack) -> list[str]:
         faults.append(f"cuDNN {stack.cudnn} does not know {stack.arch}")
     if stack.version < LEAST_DRIVER[stack.cuda]:
         faults.append(f"driver {stack.version} is too old for CUDA {stack.cuda}")
-    own = CAPABILITY[stack.arch]
-    if not any(b // 10 == own // 10 and b <= own for b in BUILT_FOR[stack.runtime]):
-        faults.append(f"{stack.runtime} has no code for sm_{own}")
+    capability = CAPABILITY[stack.arch]
+    if not any(b // 10 == capability // 10 and b <= capability for b in BUILT_FOR[stack.runtime]):
+        faults.append(f"{stack.runtime} has no code for sm_{capability}")
     if stack.horovod and stack.framework not in HOROVOD_BUILDS_WITH:
         faults.append(f"Horovod was never built with TensorFlow {stack.framework}")
     return faults

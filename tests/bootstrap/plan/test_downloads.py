@@ -160,8 +160,8 @@ def test_what_a_wheel_for_gpus_is_built_with_goes_through_this_connection(
     shut_in: HostFacts,
 ) -> None:
     host = replace(shut_in, gpus=("Tesla V100-SXM2-16GB",), disk_free=10**12)
-    own = replace(host, gpu=replace(host.gpu, cuda={"12.8": "/usr/local/cuda-12.8"}))
-    for wheel, facts, sends in ((None, host, 117), (None, own, 0), (WHEEL, host, 0)):
+    with_toolkit = replace(host, gpu=replace(host.gpu, cuda={"12.8": "/usr/local/cuda-12.8"}))
+    for wheel, facts, sends in ((None, host, 117), (None, with_toolkit, 0), (WHEEL, host, 0)):
         (step,) = [
             step
             for step in decide.decide(cluster(facts, wheel=wheel, gpu=True), Options()).steps

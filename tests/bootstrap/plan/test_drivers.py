@@ -96,10 +96,10 @@ def test_the_images_own_installer_is_taken_except_for_v100(debian: HostFacts) ->
         row = drivers.row(there)
         assert bool(row.installer) is taken and bool(row.packages) is not taken
         why = "the image has its own installer"
-        own = drivers.DriverRow(
+        of_image = drivers.DriverRow(
             580, "either", (), why, installer=there.gpu.installer, reboot=row.reboot
         )
-        assert (row == own) is taken
+        assert (row == of_image) is taken
         assert row.reboot is not taken
         nouveau = replace(there, gpu=replace(there.gpu, nouveau=True))
         assert drivers.row(nouveau).reboot, "Nouveau has the card until the next start"

@@ -73,12 +73,16 @@ def test_ssh_itself_reads_the_configuration(tmp_path: Path, index: int) -> None:
     assert output["globalknownhostsfile"] == "/dev/null"
 
 
-def at(base: HostFacts, *addresses: str) -> HostFacts:
+def host_at(base: HostFacts, *addresses: str) -> HostFacts:
     """Facts of a host with these addresses: 10.0.1.5/24, of eth0, or ens5 10.0.1.5/24."""
     pairs = [("eth0", *text.split()) for text in addresses]
-    own = [(pair[-2], ipaddress.ip_interface(pair[-1])) for pair in pairs]
+    interfaces = [(pair[-2], ipaddress.ip_interface(pair[-1])) for pair in pairs]
     return replace(
-        base, addresses=tuple(Address(name, str(one.ip), str(one.network)) for name, one in own)
+        base,
+        addresses=tuple(
+            Address(name, str(interface.ip), str(interface.network))
+            for name, interface in interfaces
+        ),
     )
 
 
@@ -118,7 +122,9 @@ def test_mpi_listens_in_the_networks_of_the_peers_alone(
     debian: HostFacts, peers: list[str], facts: list[list[str]], expected: str
 ) -> None:
     hosts = [Peer(f"h{i}", address, 22, "ann", 1, KEY) for i, address in enumerate(peers)]
-    known = {peer.name: at(debian, *own) for peer, own in zip(hosts, facts, strict=True)}
+    known = {
+        peer.name: host_at(debian, *addresses) for peer, addresses in zip(hosts, facts, strict=True)
+    }
     assert networks(hosts, known) == expected
 
 

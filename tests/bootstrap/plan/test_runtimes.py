@@ -148,7 +148,7 @@ def test_the_built_in_training_needs_tensorflow_and_other_launchers_are_for_scri
 
 
 def test_the_options_name_each_runtime_launcher_and_strategy() -> None:
-    texts = {one.name: one.rule.text for one in options_in(ProgramOptions)}
+    texts = {option.name: option.rule.text for option in options_in(ProgramOptions)}
     named = (("runtime", ROWS), ("launcher", LAUNCHERS), ("strategy", strategies.names()))
     for option, names in named:
         quoted = {*re.findall("`([a-z][a-z0-9.-]+)`", texts[option])}
@@ -159,13 +159,15 @@ def test_the_options_name_each_runtime_launcher_and_strategy() -> None:
 def test_a_runtime_has_keras_and_what_its_callbacks_import(runtime: Runtime) -> None:
     """On each of its Pythons: without the package tensorboard, keras.callbacks.TensorBoard and
     tf.summary fail."""
-    wanted = {"keras", "tensorboard", "tf-keras"} if runtime.framework is TENSORFLOW else {"keras"}
+    required = (
+        {"keras", "tensorboard", "tf-keras"} if runtime.framework is TENSORFLOW else {"keras"}
+    )
     lines = re.findall(r"^([a-z].*?) *\\?$", runtime.lock.read_text(), re.M)
     packages = [Requirement(line) for line in lines]
     for python in runtime.row.pythons:
         host = {"python_full_version": f"{python}.0", "python_version": python}
         host |= {"platform_machine": "x86_64", "sys_platform": "linux"}
-        assert wanted <= {p.name for p in packages if not p.marker or p.marker.evaluate(host)}
+        assert required <= {p.name for p in packages if not p.marker or p.marker.evaluate(host)}
 
 
 def test_a_runtime_that_does_not_serve_the_launcher_is_refused_with_the_choices(
@@ -202,16 +204,16 @@ def test_hosts_that_no_single_runtime_supports_are_named(
 
 
 def test_an_environments_digest_covers_all_that_goes_into_it() -> None:
-    one = Environment(CPU, "3.11", "a reason")
+    environment = Environment(CPU, "3.11", "a reason")
     others = [
         Environment(GPU, "3.11", "a reason"),
         Environment(CPU, "3.12", "a reason"),
         Environment(CPU, "3.11", "a reason", extra="tqdm==4.67.1\n"),
     ]
-    assert re.fullmatch("[0-9a-f]{16}", one.digest)
-    assert one.folder == f"~/.railhead/envs/{one.digest}"
-    assert len({one.digest, *(other.digest for other in others)}) == 4
-    assert Environment(CPU, "3.11", "another reason").digest == one.digest
+    assert re.fullmatch("[0-9a-f]{16}", environment.digest)
+    assert environment.folder == f"~/.railhead/envs/{environment.digest}"
+    assert len({environment.digest, *(other.digest for other in others)}) == 4
+    assert Environment(CPU, "3.11", "another reason").digest == environment.digest
 
 
 @pytest.mark.parametrize(

@@ -22,23 +22,23 @@ RESULTS = "20260101-120000-abcdef"
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("which", ["file", "folder"])
-def test_what_another_user_has_written_is_refused_by_its_owner(tmp_path: Path, which: str) -> None:
+@pytest.mark.parametrize("owned", ["file", "folder"])
+def test_what_another_user_has_written_is_refused_by_its_owner(tmp_path: Path, owned: str) -> None:
     file = tmp_path / "theirs" / "railhead.toml"
     file.parent.mkdir()
     file.write_text("[train]\n")
     files.refuse_of_others(file)
-    os.chown(file if which == "file" else file.parent, NOBODY, NOBODY)
+    os.chown(file if owned == "file" else file.parent, NOBODY, NOBODY)
     with pytest.raises(UsageError, match=f"{file} is not used: .* belongs to nobody, not to you"):
         files.refuse_of_others(file)
 
 
-@pytest.mark.parametrize("which", ["file", "folder"])
-def test_what_every_user_can_write_is_refused(tmp_path: Path, which: str) -> None:
+@pytest.mark.parametrize("writable", ["file", "folder"])
+def test_what_every_user_can_write_is_refused(tmp_path: Path, writable: str) -> None:
     file = tmp_path / "shared" / "fabfile.py"
     file.parent.mkdir()
     file.touch()
-    (file if which == "file" else file.parent).chmod(0o777)
+    (file if writable == "file" else file.parent).chmod(0o777)
     with pytest.raises(UsageError, match="can be written by every user"):
         files.refuse_of_others(file)
     file.chmod(0o644)

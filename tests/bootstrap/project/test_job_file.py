@@ -60,8 +60,8 @@ def test_a_job_is_the_same_as_its_command_line(file: Path, folder: Path) -> None
     assert by_job == by_line
     del by_line["target"], by_job["target"]
     first, second = (
-        train_options(one["program"], one["ready"], one["ending"], one["start"], folder)
-        for one in (by_line, by_job)
+        train_options(run["program"], run["ready"], run["ending"], run["start"], folder)
+        for run in (by_line, by_job)
     )
     assert first == second
 
@@ -180,17 +180,17 @@ def test_a_plan_shows_where_each_value_comes_from(folder: Path) -> None:
 
 
 def test_a_job_may_have_each_option_of_train_but_the_run_that_it_continues() -> None:
-    own = {one.name for one in options_in(JobOptions)}
-    assert {one.flag for one in tasks.train.options()} == {*keys(), *own, "resume", "json"}
+    of_job = {option.name for option in options_in(JobOptions)}
+    assert {option.flag for option in tasks.train.options()} == {*keys(), *of_job, "resume", "json"}
 
 
 def test_the_schema_is_current_and_describes_each_key() -> None:
     text = (ROOT / "railhead/project/railhead.schema.json").read_text()
-    found = json.loads(text)["additionalProperties"]["properties"]
+    properties = json.loads(text)["additionalProperties"]["properties"]
     assert generate.files()[ROOT / "railhead/project/railhead.schema.json"] == text
-    assert found.keys() == keys().keys()
-    assert found["keep"] == {**found["keep"], "type": ["number", "string"], "minimum": 0}
-    assert found["min"]["additionalProperties"] == {"type": "number"}
+    assert properties.keys() == keys().keys()
+    assert properties["keep"] == {**properties["keep"], "type": ["number", "string"], "minimum": 0}
+    assert properties["min"]["additionalProperties"] == {"type": "number"}
 
 
 def test_python_reads_the_same_job(folder: Path) -> None:
@@ -198,9 +198,9 @@ def test_python_reads_the_same_job(folder: Path) -> None:
         "[one]\nhosts = 'a'\nruntime = 'tf2.18'\nset = {epochs = 3}\nno-stop = true\n"
         "[two]\nstack = 'gpu'\nproxy = 'http://p:1'\n[three]\nstack = 'gpu'\nstart = true\n"
     )
-    one = railhead.job("one")
-    assert one.of_cluster == {"hosts": "a", "runtime": "tf2.18"}
-    assert one.arguments == {"settings": {"epochs": "3"}, "stop": False}
+    job = railhead.job("one")
+    assert job.of_cluster == {"hosts": "a", "runtime": "tf2.18"}
+    assert job.arguments == {"settings": {"epochs": "3"}, "stop": False}
     assert railhead.Cluster.from_job(railhead.job("three"))._target.options.stack == "gpu"
     with pytest.raises(railhead.UsageError, match="job two: proxy: Python does not have"):
         railhead.job("two")

@@ -107,7 +107,7 @@ def test_a_copy_in_another_folder_needs_consent(
 
 
 def test_the_keys_that_name_a_file_are_known_as_such() -> None:
-    paths = {key for key, one in keys().items() if one.rule.path}
+    paths = {key for key, option in keys().items() if option.rule.path}
     assert paths == {"training", "script", "workdir", "env-file", "requirements", "ca"}
 
 

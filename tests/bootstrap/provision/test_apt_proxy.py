@@ -204,11 +204,11 @@ def test_packages_are_fetched_once_for_all_hosts_and_lists_anew(
     proxy: AptProxy, mirror: Server
 ) -> None:
     url = f"http://{mirror.place}"
-    with host(proxy, url) as one, host(proxy, url, name="h2") as two:
-        for at in (one, two):
-            assert get(at, f"{url}/pool/a.deb")[:2] == (200, LARGE)
-            assert get(at, f"{url}/dists/x/by-hash/SHA256/1")[:2] == (200, LARGE)
-            assert get(at, f"{url}/dists/x/InRelease")[:2] == (200, LARGE)
+    with host(proxy, url) as first, host(proxy, url, name="h2") as second:
+        for via in (first, second):
+            assert get(via, f"{url}/pool/a.deb")[:2] == (200, LARGE)
+            assert get(via, f"{url}/dists/x/by-hash/SHA256/1")[:2] == (200, LARGE)
+            assert get(via, f"{url}/dists/x/InRelease")[:2] == (200, LARGE)
     requests = ["/pool/a.deb", "/dists/x/by-hash/SHA256/1", "/dists/x/InRelease"]
     assert mirror.requests == [*requests, "/dists/x/InRelease"]
 
@@ -216,7 +216,7 @@ def test_packages_are_fetched_once_for_all_hosts_and_lists_anew(
 def test_several_files_go_by_one_connection_with_what_apt_wants_to_know(
     proxy: AptProxy, mirror: Server
 ) -> None:
-    with host(proxy, mirror.origin) as at, asking(at) as connection:
+    with host(proxy, mirror.origin) as via, asking(via) as connection:
         for path in (
             "a.deb",
             "unsized.deb",
@@ -239,8 +239,8 @@ def test_a_file_that_still_comes_is_sent_on_as_far_as_it_is(
 ) -> None:
     """apt gives a server up that says nothing for 30 s; a driver has some hundred MB."""
     with (
-        host(proxy, mirror.origin) as one, host(proxy, mirror.origin, name="h2") as two,
-        asking(one) as first, asking(two) as second,
+        host(proxy, mirror.origin) as h1, host(proxy, mirror.origin, name="h2") as h2,
+        asking(h1) as first, asking(h2) as second,
     ):  # fmt: skip
         answers = []
         for connection in (first, second):
@@ -256,23 +256,23 @@ def test_a_file_that_still_comes_is_sent_on_as_far_as_it_is(
 def test_a_file_that_is_cut_off_is_fetched_anew(proxy: AptProxy, mirror: Server, path: str) -> None:
     """Where its size was not sent, apt sees that by the size in its lists."""
     for name in ("h1", "h2"):
-        with host(proxy, mirror.origin, name=name) as at, suppress(*HUNG_UP):
-            assert get(at, mirror.origin + path)[1] == LARGE[:BEGUN] and "unsized" in path
+        with host(proxy, mirror.origin, name=name) as via, suppress(*HUNG_UP):
+            assert get(via, mirror.origin + path)[1] == LARGE[:BEGUN] and "unsized" in path
     assert mirror.requests == [path] * 2
 
 
 def test_a_host_that_asks_again_got_something_wrong(proxy: AptProxy, mirror: Server) -> None:
-    with host(proxy, mirror.origin) as one, host(proxy, mirror.origin, name="h2") as two:
-        for at in (one, two, two):
-            assert get(at, f"{mirror.origin}/a.deb")[0] == 200
+    with host(proxy, mirror.origin) as first, host(proxy, mirror.origin, name="h2") as second:
+        for via in (first, second, second):
+            assert get(via, f"{mirror.origin}/a.deb")[0] == 200
     assert len(mirror.requests) == 2
 
 
 def test_lists_do_not_pile_up_here(proxy: AptProxy, mirror: Server, shared_apt: Path) -> None:
-    with host(proxy, mirror.origin) as at:
+    with host(proxy, mirror.origin) as via:
         for _ in range(3):
-            assert get(at, f"{mirror.origin}/InRelease")[0] == 200
-        assert get(at, f"{mirror.origin}/a.deb")[0] == 200
+            assert get(via, f"{mirror.origin}/InRelease")[0] == 200
+        assert get(via, f"{mirror.origin}/a.deb")[0] == 200
         wait_until(lambda: len([*shared_apt.glob("*/*")]) == 1, 5, "one package is left")
 
 
@@ -280,7 +280,7 @@ def test_a_full_disk_here_is_reported_as_that(
     proxy: AptProxy, mirror: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
-    with host(proxy, mirror.origin) as at, asking(at) as connection:
+    with host(proxy, mirror.origin) as via, asking(via) as connection:
         connection.request("GET", f"{mirror.origin}/a.deb")
         answer = connection.getresponse()
         assert answer.status == 502 and "its disk is full at " in answer.reason
@@ -295,8 +295,8 @@ def test_a_disk_that_fills_ends_the_file(
         return real(Path("/dev/full") if mode == "wb" else self, mode)
 
     monkeypatch.setattr(Path, "open", full)
-    with host(proxy, mirror.origin) as at, pytest.raises(HUNG_UP):
-        get(at, f"{mirror.origin}/a.deb")
+    with host(proxy, mirror.origin) as via, pytest.raises(HUNG_UP):
+        get(via, f"{mirror.origin}/a.deb")
 
 
 @pytest.mark.parametrize("other", ["127.0.0.1:22", "localhost:{port}", "10.0.0.1:80"])
@@ -304,10 +304,10 @@ def test_what_is_not_a_mirror_of_the_host_is_refused_without_a_request(
     proxy: AptProxy, mirror: Server, other: str
 ) -> None:
     other = other.format(port=mirror.http.server_address[1])
-    with host(proxy, mirror.origin) as at:
-        status, _, headers = get(at, f"http://{other}/a.deb")
+    with host(proxy, mirror.origin) as via:
+        status, _, headers = get(via, f"http://{other}/a.deb")
         assert (status, headers["Content-Length"]) == (403, "0")
-        with asking(at) as connection, pytest.raises(OSError, match="403 .* is not a mirror of"):
+        with asking(via) as connection, pytest.raises(OSError, match="403 .* is not a mirror of"):
             tunnel(connection, other)
             connection.request("GET", "/a.deb")
     assert mirror.requests == []
@@ -322,8 +322,8 @@ def test_an_address_that_can_be_read_in_two_ways_is_refused(
     proxy: AptProxy, mirror: Server, address: str
 ) -> None:
     other = Server()
-    with host(proxy, mirror.origin) as at:
-        assert get(at, address.format(own=mirror.place, other=other.place))[0] == 403
+    with host(proxy, mirror.origin) as via:
+        assert get(via, address.format(own=mirror.place, other=other.place))[0] == 403
     assert mirror.requests == other.requests == []
     other.http.shutdown()
 
@@ -331,8 +331,8 @@ def test_an_address_that_can_be_read_in_two_ways_is_refused(
 def test_a_mirror_leads_no_host_elsewhere(proxy: AptProxy, mirror: Server) -> None:
     other = Server()
     mirror.elsewhere = f"http://{other.place}/b.deb"
-    with host(proxy, mirror.origin) as at:
-        status, _, headers = get(at, f"http://{mirror.place}/moved.deb")
+    with host(proxy, mirror.origin) as via:
+        status, _, headers = get(via, f"http://{mirror.place}/moved.deb")
         assert (status, headers["Location"]) == (302, mirror.elsewhere)
     assert other.requests == []
     other.http.shutdown()
@@ -342,7 +342,7 @@ def test_a_mirror_that_this_computer_does_not_reach_is_reported(proxy: AptProxy)
     with socket.socket() as unused:  # bound all the time: no other test gets its port
         unused.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{unused.getsockname()[1]}"
-        with host(proxy, f"http://{nobody}", f"https://{nobody}") as at, asking(at) as connection:
+        with host(proxy, f"http://{nobody}", f"https://{nobody}") as via, asking(via) as connection:
             connection.request("GET", f"http://{nobody}/a.deb")
             answer = connection.getresponse()
             assert answer.status == 502 and "gets no answer either: " in answer.reason
@@ -357,7 +357,7 @@ def test_a_mirror_with_encryption_is_spoken_to_by_the_host_itself(
     proxy: AptProxy, mirror: Server
 ) -> None:
     """The host hangs up, and so does this."""
-    with host(proxy, f"https://{mirror.place}") as at, asking(at) as connection:
+    with host(proxy, f"https://{mirror.place}") as via, asking(via) as connection:
         tunnel(connection, mirror.place)
         connection.request("GET", "/a.deb")
         assert connection.getresponse().read() == LARGE
@@ -371,9 +371,11 @@ def test_a_mirror_with_encryption_is_spoken_to_by_the_host_itself(
 
 def test_its_files_go_with_it_and_what_a_killed_one_left(mirror: Server, shared_apt: Path) -> None:
     (shared_apt / f"{DEAD}-left").mkdir(parents=True)
-    with apt_proxy() as made, host(made, mirror.origin) as at:
-        assert get(at, f"http://{mirror.place}/a.deb")[0] == 200
-        assert [left.name.partition("-")[0] for left in shared_apt.iterdir()] == [str(os.getpid())]
+    with apt_proxy() as made, host(made, mirror.origin) as via:
+        assert get(via, f"http://{mirror.place}/a.deb")[0] == 200
+        assert [folder.name.partition("-")[0] for folder in shared_apt.iterdir()] == [
+            str(os.getpid())
+        ]
     assert not any(shared_apt.iterdir())
 
 
@@ -385,9 +387,9 @@ def test_inward_addresses_are_refused_also_as_mirrors(
     proxy: AptProxy, mirror: Server, name: str
 ) -> None:
     place = f"{name}:{mirror.http.server_address[1]}"
-    with host(proxy, f"http://{place}", f"https://{place}") as at:
-        assert get(at, f"http://{place}/a.deb")[0] == 403
-        with asking(at) as connection, pytest.raises(OSError, match="403 .* resolves to "):
+    with host(proxy, f"http://{place}", f"https://{place}") as via:
+        assert get(via, f"http://{place}/a.deb")[0] == 403
+        with asking(via) as connection, pytest.raises(OSError, match="403 .* resolves to "):
             connection.set_tunnel(name, mirror.http.server_address[1])
             connection.request("GET", "/a.deb")
     assert mirror.requests == []
@@ -442,8 +444,8 @@ def test_this_computers_addresses_are_inward_also_public_ones(
 ) -> None:
     """Addresses of the loopback device stand for public ones of this computer."""
     monkeypatch.setattr(ipaddress.IPv4Address, "is_global", True)
-    own = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
-    for address in ("127.0.0.1", *(one for one in own if ":" not in one)):
+    addresses = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
+    for address in ("127.0.0.1", *(address for address in addresses if ":" not in address)):
         assert apt_upstream._is_private(address)
     assert not apt_upstream._is_private("203.0.113.9")
 
@@ -465,7 +467,7 @@ def test_a_name_whose_address_changes_after_the_check_leads_nowhere(
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr(apt_upstream, "_is_private", lambda address: address == "127.0.0.1")
     place = f"changes.example:{port}"
-    with host(proxy, f"{scheme}://{place}") as at, asking(at) as connection:
+    with host(proxy, f"{scheme}://{place}") as via, asking(via) as connection:
         if scheme == "https":
             tunnel(connection, place)
             with pytest.raises(OSError, match="Tunnel connection failed: 50"):
@@ -483,9 +485,9 @@ def test_http_through_the_proxy_of_this_computer(
     monkeypatch.setattr(apt_upstream, "_is_private", lambda address: address == "127.0.0.1")
     monkeypatch.setenv("http_proxy", mirror.origin)
     monkeypatch.setenv("no_proxy", "")
-    with host(proxy, "http://known-there.invalid", "http://127.0.0.1") as at:
-        assert get(at, "http://known-there.invalid/a.deb")[:2] == (200, LARGE)
-        assert get(at, "http://127.0.0.1/a.deb")[0] == 403
+    with host(proxy, "http://known-there.invalid", "http://127.0.0.1") as via:
+        assert get(via, "http://known-there.invalid/a.deb")[:2] == (200, LARGE)
+        assert get(via, "http://127.0.0.1/a.deb")[0] == 403
     assert mirror.requests == ["http://known-there.invalid/a.deb"]
 
 
@@ -494,9 +496,9 @@ def test_a_mirror_is_only_contacted_by_its_own_scheme(
     proxy: AptProxy, mirror: Server, scheme: str
 ) -> None:
     """Behind a list's http address there is no way for whatever else."""
-    with host(proxy, f"{scheme}://{mirror.place}") as at:
-        assert get(at, f"{mirror.origin}/a.deb")[0] == (200 if scheme == "http" else 403)
-        with asking(at) as connection:
+    with host(proxy, f"{scheme}://{mirror.place}") as via:
+        assert get(via, f"{mirror.origin}/a.deb")[0] == (200 if scheme == "http" else 403)
+        with asking(via) as connection:
             tunnel(connection, mirror.place)
             refusal = pytest.raises(OSError, match="403 .*not a mirror")
             with refusal if scheme == "http" else nullcontext():
@@ -508,12 +510,12 @@ def test_https_through_the_proxy_of_this_computer(
 ) -> None:
     """The mirror stands for a company's proxy, which gets a name that it alone knows."""
     monkeypatch.setenv("https_proxy", mirror.origin)
-    with host(proxy, "https://known-there.invalid") as at, asking(at) as connection:
+    with host(proxy, "https://known-there.invalid") as via, asking(via) as connection:
         tunnel(connection, "known-there.invalid:443")
         with pytest.raises(OSError, match="502 .*501"):  # it takes no CONNECT
             connection.request("GET", "/a.deb")
     monkeypatch.delenv("https_proxy")
-    with host(proxy, "https://known-there.invalid") as at, asking(at) as connection:
+    with host(proxy, "https://known-there.invalid") as via, asking(via) as connection:
         tunnel(connection, "known-there.invalid:443")
         with pytest.raises(OSError, match="502 .*not known"):
             connection.request("GET", "/a.deb")
@@ -525,8 +527,11 @@ def test_https_through_the_proxy_of_this_computer(
 def test_apt_itself_fetches_by_it(
     proxy: AptProxy, tmp_path: Path, scheme: str, family: str
 ) -> None:
-    with serving_files(tmp_path, scheme, family) as (address, settings), host(proxy, address) as at:
-        args = [HELPER, "-o", f"Acquire::{scheme}::Proxy=http://{at}", *settings]
+    with (
+        serving_files(tmp_path, scheme, family) as (address, settings),
+        host(proxy, address) as via,
+    ):
+        args = [HELPER, "-o", f"Acquire::{scheme}::Proxy=http://{via}", *settings]
         args += ["-o", "APT::Sandbox::User=root", "download-file", f"{address}/a.deb"]
         args += [str(tmp_path / "came"), f"SHA256:{hashlib.sha256(LARGE).hexdigest()}"]
         process = subprocess.run(args, capture_output=True, text=True, timeout=60)
@@ -559,11 +564,11 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 def encrypt(server: Any, folder: Path, address: str) -> Path:
     """Give a server its own certificate; that certificate."""
-    key, own = folder / "key.pem", folder / "own.pem"
+    key, certificate = folder / "key.pem", folder / "own.pem"
     args = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     args += ["-subj", "/CN=mirror", "-addext", f"subjectAltName=IP:{address}"]
-    subprocess.run([*args, "-keyout", key, "-out", own], check=True, capture_output=True)
+    subprocess.run([*args, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(own, key)
+    context.load_cert_chain(certificate, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    return own
+    return certificate

@@ -107,7 +107,7 @@ def test_otherwise_one_is_created_from_pinned_parts(
     home = host.folder / "home"
     parts = ["bin/nvcc", "bin/ptxas", "nvvm/bin/cicc", "include/nv", "lib64/libcudart_static.a"]
     parts += ["bin/nvcc.profile", "lib64/libcudadevrt.a", "lib64/libcudart.so"]
-    assert [part for part in parts if not (home / part).exists()] == []
+    assert [path for path in parts if not (home / path).exists()] == []
     deb, headers, parts_ = host.requests.splitlines()
     assert f"download-file {DEBIAN}/pool/non-free/n/nvidia-cuda-toolkit/" in deb
     assert "SHA256:" in deb

@@ -178,19 +178,19 @@ def place(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("gpu", [False, True])
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("has_toolkit", [False, True])
 @pytest.mark.parametrize("shut", [False, True])
 @pytest.mark.parametrize("archive", ["", "http://archive.example/debian"])
 def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     cluster: SurveyedCluster, no_index: None,
-    archive: str, shut: bool, own: bool, gpu: bool,
+    archive: str, shut: bool, has_toolkit: bool, gpu: bool,
 ) -> None:  # fmt: skip
     lock = (LOCKS / "horovod.txt").read_text()
     place("horovod.txt", wheels._folder(lock, wheels.SOURCES_ONLY))
     for name in CUDA_LOCKS:  # each alone: together, the later one's versions would count
         place(name, wheel_folder([(LOCKS / name).read_text()]))
     facts = cluster.facts["h1" if shut else "h2"]
-    facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if own else {}))
+    facts = replace(facts, gpu=replace(facts.gpu, cuda={"12.8": "/x"} if has_toolkit else {}))
     runtime = runtimes.RUNTIMES["tf2.18-gpu" if gpu else "tf2.18-cpu"]
     environment = replace(cluster.environment, runtime=runtime)
     cluster = replace(cluster, facts={"h1": facts}, environment=environment, archive=archive)
@@ -198,9 +198,9 @@ def test_a_builder_that_does_not_get_out_gets_all_parts_the_same_way(
     site = HostStep(of(host), cluster, Board(io.StringIO(), ["h1"]))
     with supplied(site) as variables:
         output = dict(variables)
-    nvcc = gpu and not own
-    wanted = ("horovod.txt", *(CUDA_LOCKS if nvcc else ())) if shut else ()
-    assert host.sent == [f"{name}.whl" for name in wanted]
+    nvcc = gpu and not has_toolkit
+    expected = ("horovod.txt", *(CUDA_LOCKS if nvcc else ())) if shut else ()
+    assert host.sent == [f"{name}.whl" for name in expected]
     named = {"DEBIAN_MIRROR": archive} if archive else {}
     proxy = {"APT_CONFIG": APT} if shut and nvcc else {}
     assert output == named | proxy | (wheels.FOR_PIP if shut else {})

@@ -346,9 +346,9 @@ def test_a_wheel_is_kept_only_when_its_builder_is_ready(
     assert kept_wheels() == kept
 
 
-@pytest.mark.parametrize("left", ["nothing", "no public key", "empty files"])
+@pytest.mark.parametrize("leftover", ["nothing", "no public key", "empty files"])
 def test_a_host_that_lost_its_power_while_its_key_was_created_gets_a_pair(
-    cluster: SurveyedCluster, home: Path, left: str
+    cluster: SurveyedCluster, home: Path, leftover: str
 ) -> None:
     """The command of the chief is run here, in the home of this test."""
     hosts = {name: WithKeys(name) for name in ("h1", "h2")}
@@ -356,10 +356,10 @@ def test_a_host_that_lost_its_power_while_its_key_was_created_gets_a_pair(
     key = home / ".railhead/cluster/key"
     key.parent.mkdir(parents=True)
     before = None
-    if left == "empty files":
+    if leftover == "empty files":
         key.touch(0o600)
         key.with_suffix(".pub").touch()
-    elif left == "no public key":
+    elif leftover == "no public key":
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
         key.with_suffix(".pub").unlink()
         before = key.read_bytes()

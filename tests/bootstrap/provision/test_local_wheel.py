@@ -125,12 +125,12 @@ def test_it_is_stored_where_bootstrap_looks_and_built_once(made: Made, debian: H
 
 def test_files_of_a_killed_build_are_removed(made: Made, debian: HostFacts) -> None:
     environment = local_wheel.environment_here(debian, gpu=True)
-    left = (
+    leftover = (
         caches.cache("building") / folder_of_built_here(environment, debian).name / "env/bin/python"
     )
-    left.mkdir(parents=True)
+    leftover.mkdir(parents=True)
     local_wheel.make(environment, debian)
-    assert not left.exists()
+    assert not leftover.exists()
 
 
 def test_one_that_bootstrap_built_is_only_tried(made: Made, debian: HostFacts) -> None:

@@ -51,9 +51,9 @@ def test_the_way_out_of_the_hosts_is_tested_where_one_has_something_to_install(
 ) -> None:
     facts = {"h1": replace(debian, envs=READY), "h2": replace(debian, **second)}
     cluster = of(facts)
-    found = with_egress(cluster)
+    tested = with_egress(cluster)
     assert [session.tests for session in sessions_of(cluster)] == [int(asks)] * 2
-    assert {host.egress for host in found.facts.values()} == {SHUT if asks else UNREAD}
+    assert {host.egress for host in tested.facts.values()} == {SHUT if asks else UNREAD}
 
 
 def test_a_chief_without_what_writes_to_the_bucket_has_something_to_install(

@@ -198,10 +198,10 @@ def test_shellcheck_finds_nothing() -> None:
 def test_unattended_upgrades_leave_alone_what_is_held() -> None:
     text = o.blacklist(("*nvidia*", "linux-aws"))
     names = re.findall(r'Unattended-Upgrade::Package-Blacklist:: "(.*)";', text)
-    left = [n for n in ("linux-aws", "linux-modules-nvidia-580-server-aws", "cuda-drivers-580",
+    held = [n for n in ("linux-aws", "linux-modules-nvidia-580-server-aws", "cuda-drivers-580",
             "libnvidia-compute-580-server", "linux-aws-headers", "openssh-server")
             if any(re.match(name, n) for name in names)]  # fmt: skip
-    assert left == ["linux-aws", "linux-modules-nvidia-580-server-aws", "cuda-drivers-580",
+    assert held == ["linux-aws", "linux-modules-nvidia-580-server-aws", "cuda-drivers-580",
                     "libnvidia-compute-580-server"]  # fmt: skip
 
 
@@ -384,16 +384,16 @@ echo "ended with $?"
 
 def test_a_host_that_freezes_during_system_changes_is_given_up(debian: HostFacts) -> None:
     """The script prints @alive all the time: a minute of silence means that nothing comes."""
-    given: dict[str, Any] = {}
+    options_of_sh: dict[str, Any] = {}
 
     class Frozen:
         def sh(self, text: str, **options: Any) -> str:
-            given.update(options)
+            options_of_sh.update(options)
             raise ConnectionLost("h1 has been silent")
 
     with pytest.raises(ConnectionLost):
         o.run_system_script(Frozen(), debian, Changes(), print)  # type: ignore[arg-type]
-    assert given["silence"] is not None and 15 <= given["silence"] <= 120
+    assert options_of_sh["silence"] is not None and 15 <= options_of_sh["silence"] <= 120
 
 
 # Root, and this machine

@@ -176,8 +176,8 @@ def test_all_results_are_in_google_s_bucket_and_the_manifest_came_last(
     assert process.returncode == 0, process.stderr
     assert gcs.names("results-b") == [f"runs/r1/{name}" for name in WANTED]
     assert gcs.buckets["results-b"][-1]["name"] == "runs/r1/manifest.json"
-    for one in gcs.buckets["results-b"]:
-        assert one["metadata"] == {"sha256": sha256(one["data"]).hexdigest()}
+    for item in gcs.buckets["results-b"]:
+        assert item["metadata"] == {"sha256": sha256(item["data"]).hexdigest()}
     weights = gcs.live("results-b", "runs/r1/outputs/a b/m\u00f6del.bin")
     assert weights[0]["data"] == b"weights"
 
@@ -225,8 +225,8 @@ def test_the_stand_in_understands_the_batches_of_google_s_library(gcs: Store) ->
     while listing:
         page = listing.execute()
         for item in page["items"]:
-            one = {"object": item["name"], "generation": item["generation"]}
-            batch.add(service.objects().delete(bucket="results-b", **one))
+            version = {"object": item["name"], "generation": item["generation"]}
+            batch.add(service.objects().delete(bucket="results-b", **version))
         listing = service.objects().list_next(listing, page)
     batch.execute()
     assert sorted(outcomes.values()) == [0, 0, 0, 403]

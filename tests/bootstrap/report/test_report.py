@@ -216,9 +216,9 @@ def test_the_page_has_the_samples_of_each_rank_and_when_its_machines_stopped() -
     folder = record_run()
     assert "160.5" in page_of(FIRST), "321 samples/s over 2 ranks"
     assert "stopped, as" not in page_of(FIRST)
-    at = "2026-11-22 10:02:05 UTC"
-    local_state.record_stops(FIRST, {"h1": at, "h2": at, "h3": "2026-11-22 10:02:09 UTC"})
-    last = [what for _, what in events_of(read_run(FIRST))][-2:]
+    stopped = "2026-11-22 10:02:05 UTC"
+    local_state.record_stops(FIRST, {"h1": stopped, "h2": stopped, "h3": "2026-11-22 10:02:09 UTC"})
+    last = [event for _, event in events_of(read_run(FIRST))][-2:]
     assert last == [f"stopped, as the cloud reports: {hosts}" for hosts in ("h1, h2", "h3")]
     assert "stopped, as the cloud reports: h1, h2" in page_of(FIRST)
     local_state.record_stops(FIRST, {"h1": "<b>soon"})
@@ -272,11 +272,11 @@ class Tags(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: set[str] = set()
+        self.tags: set[str] = set()
         self.links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.add(tag)
+        self.tags.add(tag)
         self.links += [value or "" for name, value in attrs if name in ("src", "href")]
         assert not [name for name, _ in attrs if name.startswith("on")]
 
@@ -295,7 +295,7 @@ def test_what_a_host_writes_is_text(project: Path) -> None:
         assert ("no progress: " in html) is ("stall" in failed)
         tags = Tags()
         tags.feed(html)
-        assert "script" not in tags.found
+        assert "script" not in tags.tags
         assert all(link.startswith("data:") for link in tags.links)
 
 

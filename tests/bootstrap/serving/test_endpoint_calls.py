@@ -41,19 +41,19 @@ SQUARE = [[0.0, 1.0], [0.5, 0.25]]
 @pytest.fixture
 def model() -> Iterator[ServedModel]:
     """A model that doubles pictures."""
-    found = ServedModel(pictures(), lambda arrays: {"y": arrays["x"] * 2})
-    yield found
-    found.close()
+    model = ServedModel(pictures(), lambda arrays: {"y": arrays["x"] * 2})
+    yield model
+    model.close()
 
 
 @pytest.fixture
 def pair() -> Iterator[ServedModel]:
     """A model with two inputs and two outputs."""
-    found = ServedModel(
-        PAIR, lambda given: {"sum": given["a"].sum(1) + given["b"], "twice": given["b"] * 2}
+    model = ServedModel(
+        PAIR, lambda arrays: {"sum": arrays["a"].sum(1) + arrays["b"], "twice": arrays["b"] * 2}
     )
-    yield found
-    found.close()
+    yield model
+    model.close()
 
 
 class Opened:
@@ -87,8 +87,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
 def test_arrays_come_back_as_arrays_and_lists_as_lists(opened: Opened, model: ServedModel) -> None:
     endpoint = opened.of(model)
     batch = np.array([SQUARE, SQUARE])[..., None]
-    found = endpoint.predict(batch)
-    assert found.dtype == np.float32 and np.array_equal(found, (batch * 2).astype(np.float32))
+    answer = endpoint.predict(batch)
+    assert answer.dtype == np.float32 and np.array_equal(answer, (batch * 2).astype(np.float32))
     assert endpoint.predict(batch.tolist()) == (batch * 2).tolist()
     assert (opened.times, len(model.connections)) == (1, 1), "one connection for all calls"
     endpoint.close()
@@ -98,9 +98,9 @@ def test_arrays_come_back_as_arrays_and_lists_as_lists(opened: Opened, model: Se
 
 def test_a_model_with_named_inputs_gets_its_columns(opened: Opened, pair: ServedModel) -> None:
     endpoint = opened.of(pair)
-    given = {"a": np.array([[1.0, 2.0], [3, 4]]), "b": [10, 20]}
-    found = endpoint.predict(given)
-    assert {name: (array.tolist(), str(array.dtype)) for name, array in found.items()} == {
+    inputs = {"a": np.array([[1.0, 2.0], [3, 4]]), "b": [10, 20]}
+    predicted = endpoint.predict(inputs)
+    assert {name: (array.tolist(), str(array.dtype)) for name, array in predicted.items()} == {
         "sum": ([13.0, 27.0], "float32"), "twice": ([20, 40], "int64"),
     }  # fmt: skip
     assert pair.predictions == [{"inputs": {"a": [[1, 2], [3, 4]], "b": [10, 20]}}]
@@ -127,8 +127,8 @@ def test_one_number_is_sent_to_a_model_without_rows(
 def test_rows_of_a_model_with_several_outputs_become_arrays() -> None:
     outputs = Metadata.read(json.loads(metadata_of(PAIR))).signature
     rows = [{"sum": 1.5, "twice": 2}, {"sum": 2.5, "twice": 4}]
-    found = samples.arrays_of(rows, outputs)
-    assert (found["sum"].tolist(), found["twice"].tolist()) == ([1.5, 2.5], [2, 4])
+    arrays = samples.arrays_of(rows, outputs)
+    assert (arrays["sum"].tolist(), arrays["twice"].tolist()) == ([1.5, 2.5], [2, 4])
 
 
 def metadata_of(served: Any) -> bytes:
@@ -182,7 +182,7 @@ def test_many_samples_are_sent_in_parts(
     assert np.array_equal(opened.of(model).predict(batch), batch * 2)
     assert [len(sent["instances"]) for sent in model.predictions] == [3, 3, 2]
     monkeypatch.setattr(endpoints, "BYTES", 100)
-    assert [len(part) for part in endpoints.parts([[0.5] * 9] * 4)] == [2, 2]
+    assert [len(rows) for rows in endpoints.parts([[0.5] * 9] * 4)] == [2, 2]
     assert endpoints.parts([[0.5] * 99]) == [[[0.5] * 99]], "a sample is never cut"
 
 
@@ -317,8 +317,8 @@ def test_predictions_that_are_not_valid_are_an_error_of_ours(
 
 def test_what_is_not_finite_is_an_output(opened: Opened, model: ServedModel) -> None:
     model.function = lambda arrays: {"y": np.where(arrays["x"] > 0, np.inf, np.nan)}
-    found = opened.of(model).predict(np.array([SQUARE]))
-    assert np.isnan(found[0, 0, 0]) and np.isinf(found[0, 0, 1])
+    predicted = opened.of(model).predict(np.array([SQUARE]))
+    assert np.isnan(predicted[0, 0, 0]) and np.isinf(predicted[0, 0, 1])
 
 
 def test_an_answer_of_any_size_is_not_read(
@@ -338,9 +338,9 @@ def test_calls_go_through_the_connection_with_the_host(
 ) -> None:
     """A real sshd and agent; the state of the endpoint is on the host."""
 
-    def noted(session: Session, *given: Any) -> Any:
+    def noted(session: Session, *args: Any) -> Any:
         transports.append(session.connection)
-        return client(session, *given)
+        return client(session, *args)
 
     transports: list[Any] = []
     client = rest.client

@@ -485,7 +485,7 @@ def test_the_time_to_live_is_by_the_clock_of_the_host(monkeypatch: pytest.Monkey
     documents: list[Any] = []
     for name in ("_link_version", "start_supervisor", "_wait"):
         monkeypatch.setattr(deploying, name, lambda *_: None)
-    monkeypatch.setattr(deploying, "lay_out", lambda *given: documents.append(given[2]))
+    monkeypatch.setattr(deploying, "lay_out", lambda *args: documents.append(args[2]))
     session: Any = SimpleNamespace(run=lambda argv: CommandResult(0, ("5000",)))
     endpoint = Deployed("m", "c", "h1", 8501, None)
     server = Server(["/h/python"])
@@ -504,8 +504,8 @@ def test_predictions_that_are_not_valid_are_refused(text: str) -> None:
 
 def test_predictions_as_text() -> None:
     rows = [{"prediction": "7", "score": 0.9, "right": "7"}, {"prediction": "1", "right": "2"}]
-    found = Predictions.read(json.dumps({"rows": rows, "accuracy": 0.5, "outputs": []}))
-    assert found.lines() == [
+    predictions = Predictions.read(json.dumps({"rows": rows, "accuracy": 0.5, "outputs": []}))
+    assert predictions.lines() == [
         "   0  7  0.900  right: 7",
         "   1  1  right: 2  WRONG",
         "accuracy 0.5000 on 2 samples",
@@ -514,8 +514,8 @@ def test_predictions_as_text() -> None:
 
 def test_a_number_that_is_none_is_not_shown() -> None:
     rows = [{"prediction": "7", "score": 10**400}]
-    found = Predictions.read(json.dumps({"rows": rows, "accuracy": 10**400}))
-    assert found.lines() == ["   0  7"]
+    predictions = Predictions.read(json.dumps({"rows": rows, "accuracy": 10**400}))
+    assert predictions.lines() == ["   0  7"]
 
 
 @pytest.mark.parametrize(("name", "message"), [("no.npy", "no such file"), ("x.txt", "one of")])

@@ -53,11 +53,11 @@ class SharedSession(LocalSession):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found = super().facts()
-        start_agent(self, self.found)
+        self.known_facts = super().facts()
+        start_agent(self, self.known_facts)
 
     def facts(self) -> HostFacts:
-        return self.found
+        return self.known_facts
 
     def sh(self, text: str, *, report: Any = None, silence: float | None = None) -> str:
         if not self.has_agent:
@@ -66,7 +66,7 @@ class SharedSession(LocalSession):
 
     def place(self) -> EndpointPlace:
         self.host = Host(HERE, "localhost")
-        return EndpointPlace(self, self.found.python or "", self.found)
+        return EndpointPlace(self, self.known_facts.python or "", self.known_facts)
 
 
 @pytest.fixture(scope="module")
@@ -75,18 +75,18 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSession]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("host")))
         patch.delenv("KERAS_HOME", raising=False)
-        found = SharedSession()
-    yield found
-    found.close()
+        shared = SharedSession()
+    yield shared
+    shared.close()
 
 
 @pytest.fixture
 def home(home: Path, session: SharedSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The home of the session, empty; this side has the same one."""
-    found = Path(session.found.home)
-    monkeypatch.setenv("HOME", str(found))
-    yield found
-    for path in found.iterdir():
+    folder = Path(session.known_facts.home)
+    monkeypatch.setenv("HOME", str(folder))
+    yield folder
+    for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
@@ -211,7 +211,7 @@ def test_a_session_with_this_machine_works_as_one_over_ssh(
     home: Path, session: SharedSession
 ) -> None:
     """Its facts were read by `SharedSession`."""
-    assert session.found.home == str(home)
+    assert session.known_facts.home == str(home)
     with local_session() as opened:
         start_agent(opened)
         opened.write(TextFile("~/x/y", "text", 0o600))
@@ -240,12 +240,12 @@ def test_an_interrupted_copy_on_the_chief_leaves_nothing_in_the_next(
     (source / "saved_model.pb").write_text("model")
     dest = home / copy_on_chief(session, str(source), "r1").removeprefix("~/")
     shutil.rmtree(dest)
-    part = Path(f"{dest}.part/model")
-    part.mkdir(parents=True)
-    (part / "saved_model.pb").write_text("mod")
+    partial = Path(f"{dest}.part/model")
+    partial.mkdir(parents=True)
+    (partial / "saved_model.pb").write_text("mod")
     copy_on_chief(session, str(source), "r1")
     assert {path.name: path.read_text() for path in dest.iterdir()} == {"saved_model.pb": "model"}
-    assert not part.parent.exists()
+    assert not partial.parent.exists()
 
 
 def test_a_model_is_sent_once_and_removed_when_no_endpoint_uses_it(

@@ -56,16 +56,16 @@ SEVERAL: dict[str, list[str]] = {
 }
 
 
-def search(wanted: str | None = None, formats: tuple[str, ...] | None = None) -> ModelSearch:
-    found = ModelSearch("run r1", Command("deploy", "r1"), wanted)
-    return replace(found, formats=formats) if formats else found
+def search(name: str | None = None, formats: tuple[str, ...] | None = None) -> ModelSearch:
+    all_formats = ModelSearch("run r1", Command("deploy", "r1"), name)
+    return replace(all_formats, formats=formats) if formats else all_formats
 
 
 @pytest.mark.parametrize(("names", "path"), FOUND.values(), ids=FOUND)
 def test_a_model_is_found_at_any_depth(names: list[str], path: str | None) -> None:
     for order in (names, names[::-1]):
-        found = search().choose(order)
-        assert (found.path if found else None) == path
+        model = search().choose(order)
+        assert (model.path if model else None) == path
 
 
 @pytest.mark.parametrize("names", SEVERAL.values(), ids=SEVERAL)
@@ -76,18 +76,18 @@ def test_several_models_are_refused_with_the_choices(names: list[str]) -> None:
     assert all(path in refused.value.message for path in paths)
     named = refused.value.hint.split("   #")[0].removeprefix("fab deploy r1 --model ")
     assert named in paths
-    found = search(named).choose(names)
-    assert found and found.path == named, "the command that the hint names chooses it"
+    model = search(named).choose(names)
+    assert model and model.path == named, "the command that the hint names chooses it"
 
 
 def test_what_is_named_is_taken_also_a_checkpoint_or_the_versions_of_a_folder() -> None:
     names = ["best.keras", "m/1/saved_model.pb", "m/2/saved_model.pb", "checkpoint-1.h5"]
-    for wanted, path in (
+    for name, path in (
         ("best.keras", "best.keras"), ("./m/", "m/2"), ("m/1", "m/1"),
         ("checkpoint-1.h5", "checkpoint-1.h5"),
     ):  # fmt: skip
-        found = search(wanted).choose(names)
-        assert found and found.path == path
+        model = search(name).choose(names)
+        assert model and model.path == path
     with pytest.raises(UsageError, match=r"--model other: run r1 has .*best\.keras.*m/2"):
         search("other").choose(names)
     assert search("other").choose(["metrics.jsonl"]) is None
@@ -105,8 +105,8 @@ def test_checkpoints_alone_are_offered_the_last_one_first() -> None:
 def test_on_this_computer_a_keras_file_comes_before_a_saved_model() -> None:
     names = ["saved_model/saved_model.pb", "model.keras", "model.h5"]
     for formats, path in ((SAFE_FIRST, "model.keras"), (None, "saved_model")):
-        found = search(formats=formats).choose(names)
-        assert found and found.path == path
+        model = search(formats=formats).choose(names)
+        assert model and model.path == path
 
 
 # --- Here and on the chief -------------------------------------------------------------------
@@ -195,8 +195,8 @@ def test_model_names_one_of_the_run_or_a_path_here(
         (results / name).parent.mkdir(parents=True, exist_ok=True)
         (results / name).touch()
     local_state.save_run(RunRecord("r1", "c", str(results)))
-    for wanted in ("best.keras", "results/r1/best.keras", str(results / "best.keras")):
-        source = source_of("r1", wanted)
+    for name in ("best.keras", "results/r1/best.keras", str(results / "best.keras")):
+        source = source_of("r1", name)
         assert (source.run_id, source.found_here()) == ("r1", results / "best.keras")
     assert source_of("r1", "model").found_here() == results / "model/1"
     assert source_of(None, "results/r1/model").found_here() == Path("results/r1/model/1")

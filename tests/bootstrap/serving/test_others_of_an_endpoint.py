@@ -44,8 +44,8 @@ def test_models_of_all_versions_of_other_endpoints_stay(home: Path) -> None:
             (versions / str(number)).symlink_to(f"../../../models/{model}")
     session: Any = Here(home)
     remove_unused_models(session)
-    left = sorted(path.name for path in (home / ".railhead/models").iterdir())
-    assert left == ["m2", "m3"]
+    remaining = sorted(path.name for path in (home / ".railhead/models").iterdir())
+    assert remaining == ["m2", "m3"]
 
 
 def test_an_update_records_the_new_run_once_it_is_served(
@@ -62,7 +62,9 @@ def test_an_update_records_the_new_run_once_it_is_served(
     monkeypatch.setattr(deploy, "read_document", lambda *_: before)
     monkeypatch.setattr(deploy, "read_state", lambda *_: None)
     monkeypatch.setattr(deploy, "_wait", lambda *_: at_wait.append([*session.written]))
-    monkeypatch.setattr("bootstrap.serving.records.save", lambda one: recorded.append(one.run_id))
+    monkeypatch.setattr(
+        "bootstrap.serving.records.save", lambda endpoint: recorded.append(endpoint.run_id)
+    )
     (home / ".railhead/endpoints/e/versions").mkdir(parents=True)
     place: Any = SimpleNamespace(session=session)
     request: Any = SimpleNamespace(seconds=60.0)

@@ -28,8 +28,8 @@ def test_the_runtime_of_the_run_is_used_then_what_bootstrap_installs(debian: Hos
     complete, plain = (choose_runtime({"h1": debian}, x, None).digest for x in (None, "tensorflow"))
     order = [OF_RUN, complete, plain]
     for first, digest in enumerate(order):
-        found = python_on_host(place(debian, OTHER, *order[first:]), OF_RUN)
-        assert found == f"~/.railhead/envs/{digest}/bin/python"
+        python = python_on_host(place(debian, OTHER, *order[first:]), OF_RUN)
+        assert python == f"~/.railhead/envs/{digest}/bin/python"
 
 
 @pytest.mark.parametrize("run", [None, OF_RUN])

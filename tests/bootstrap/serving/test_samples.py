@@ -103,11 +103,11 @@ def test_a_picture_has_the_size_and_the_colours_of_the_input(
     half = Image.new("L", (5, 4), 128)
     picture = Image.fromarray(np.full((4, 5), 128 << 8, np.uint16)) if mode == "I;16" else half
     (picture if mode in ("L", "I;16") else half.convert("RGB").convert(mode)).save(path)
-    found = samples.read_file(path, grey((None, 2, 3, channels)))
-    assert found.shape == (1, 2, 3, channels)
-    assert np.abs(found[..., :3] - 128 / 255).max() < 0.02
+    picture_rows = samples.read_file(path, grey((None, 2, 3, channels)))
+    assert picture_rows.shape == (1, 2, 3, channels)
+    assert np.abs(picture_rows[..., :3] - 128 / 255).max() < 0.02
     if channels == 4:
-        assert (found[..., 3] == 1).all()
+        assert (picture_rows[..., 3] == 1).all()
 
 
 def test_a_shape_of_the_host_takes_no_memory_without_an_end(tmp_path: Path) -> None:
@@ -151,12 +151,12 @@ def test_what_is_not_a_picture_is_refused(
         samples.read_file(tmp_path / "x.png", grey(shape))
 
 
-@pytest.mark.parametrize("given", [np.zeros((2, 3), np.float32), [{"a": 1}], np.array(["a", b"b"])])
-def test_samples_reach_the_client_on_the_host_unchanged(tmp_path: Path, given: Any) -> None:
+@pytest.mark.parametrize("value", [np.zeros((2, 3), np.float32), [{"a": 1}], np.array(["a", b"b"])])
+def test_samples_reach_the_client_on_the_host_unchanged(tmp_path: Path, value: Any) -> None:
     from training.serving.client import read_file
 
-    name = samples.write(given, tmp_path)
-    expected = given if isinstance(given, list) else samples.listed(given)
+    name = samples.write(value, tmp_path)
+    expected = value if isinstance(value, list) else samples.listed(value)
     assert read_file(tmp_path / name).instances == expected
 
 

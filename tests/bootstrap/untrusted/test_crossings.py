@@ -34,12 +34,12 @@ def readers() -> Iterator[str]:
 
 
 def test_each_module_that_reads_what_others_wrote_is_in_a_row() -> None:
-    listed = {module for one in CROSSINGS for module in one.modules}
+    listed = {module for row in CROSSINGS for module in row.modules}
     assert {*readers()} - DECLARE <= listed
     for module in listed:
         assert (REPO / "bootstrap" / (module.replace(".", "/") + ".py")).is_file(), module
 
 
 def test_each_row_says_who_wrote_it_and_what_it_may_run() -> None:
-    for one in CROSSINGS:
-        assert all((one.what, one.writer, one.opened_by, one.runs, one.modules))
+    for row in CROSSINGS:
+        assert all((row.data, row.writer, row.opened_by, row.runs, row.modules))

@@ -168,8 +168,8 @@ BAD_STATES: list[dict[str, object]] = [
 def test_a_whole_state_is_read() -> None:
     assert read_state(json.dumps(STATE)) == RunState(state="running", pid=77, heartbeat=1.5)
     machines = {"phase": "keeping", "results": "fetched"}
-    found = read_state(json.dumps({**STATE, "pid": 2, "machines": machines}))
-    assert (found.pid, found.machines) == (2, Machines("keeping", "fetched"))
+    state = read_state(json.dumps({**STATE, "pid": 2, "machines": machines}))
+    assert (state.pid, state.machines) == (2, Machines("keeping", "fetched"))
 
 
 @pytest.mark.parametrize("change", BAD_STATES, ids=lambda change: str(change)[:60])
@@ -201,8 +201,8 @@ def test_a_whole_result_is_read() -> None:
 @pytest.mark.parametrize("number", [10**400, 2**63, float("inf"), float("nan")])
 def test_a_number_without_end_that_may_be_missing_is_missing(number: float) -> None:
     culprit: dict[str, object] = {"rank": number, "host": None, "lines": []}
-    found = read_result(json.dumps({**RESULT, "size": number, "culprit": culprit}))
-    assert (found.size, found.culprit) == (None, Culprit(None, None, ()))
+    result = read_result(json.dumps({**RESULT, "size": number, "culprit": culprit}))
+    assert (result.size, result.culprit) == (None, Culprit(None, None, ()))
 
 
 @pytest.mark.parametrize("change", BAD_RESULTS, ids=lambda change: str(change)[:60])

@@ -26,10 +26,10 @@ def read(*files: Any, **changes: Any) -> Manifest:
 
 
 def test_files_and_skipped_entries_are_read() -> None:
-    found = read(file(), file("logs/b", bytes=5), skipped=[{"path": "pipe", "kind": "FIFO"}])
-    assert found.files == (Entry("results/a", 0, SHA), Entry("logs/b", 5, SHA))
-    assert found.skipped == (Skipped("pipe", "FIFO"),)
-    assert [entry.home for entry in found.files] == ["a", "logs/b"]
+    manifest = read(file(), file("logs/b", bytes=5), skipped=[{"path": "pipe", "kind": "FIFO"}])
+    assert manifest.files == (Entry("results/a", 0, SHA), Entry("logs/b", 5, SHA))
+    assert manifest.skipped == (Skipped("pipe", "FIFO"),)
+    assert [entry.home for entry in manifest.files] == ["a", "logs/b"]
     assert read(file()).skipped == ()
 
 

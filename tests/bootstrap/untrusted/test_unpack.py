@@ -104,13 +104,13 @@ ARCHIVES: dict[str, tuple[list[Member], str]] = {
 }
 
 
-@pytest.mark.parametrize("members, what", ARCHIVES.values(), ids=ARCHIVES)
+@pytest.mark.parametrize("members, reason", ARCHIVES.values(), ids=ARCHIVES)
 def test_an_archive_is_refused_with_its_reason(
-    tmp_path: Path, members: list[Member], what: str
+    tmp_path: Path, members: list[Member], reason: str
 ) -> None:
     with pytest.raises(Hostile) as caught:
         opened(tmp_path, members)
-    assert caught.value.message == f"the host sent {what}: nothing of it was kept"
+    assert caught.value.message == f"the host sent {reason}: nothing of it was kept"
 
 
 @pytest.mark.parametrize("cut", [100, 20_000])  # bytes after its end are not read

@@ -55,12 +55,12 @@ BACKGROUND = {
 }
 
 
-@pytest.mark.parametrize("left", BACKGROUND.values(), ids=BACKGROUND)
+@pytest.mark.parametrize("background", BACKGROUND.values(), ids=BACKGROUND)
 def test_what_a_command_leaves_behind_does_not_hold_the_answer(
-    agent: Agent, home: Path, left: str
+    agent: Agent, home: Path, background: str
 ) -> None:
     (home / "going").touch()  # it also ends when this home is removed
-    answer, _ = agent.call("run", argv=["sh", "-c", f"echo started; {left} exit 4"])
+    answer, _ = agent.call("run", argv=["sh", "-c", f"echo started; {background} exit 4"])
     assert answer["rc"] == 4
     (home / "going").unlink()
     assert answer["tail"][0] in ("started", "still here")
@@ -95,13 +95,13 @@ ENDLESS = {
 
 def alive(group: int) -> list[int]:
     """The processes of a group that have not ended; who should bury the dead is not our matter."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             state, _, pgrp = path.read_text().rpartition(")")[2].split()[:3]
             if int(pgrp) == group and state != "Z":
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids
 
 
 @pytest.mark.parametrize("script", ENDLESS.values(), ids=ENDLESS)
@@ -185,16 +185,16 @@ def test_processes_of_one_machine_download_one_after_the_other(home: Path) -> No
     alone = ["sh", "-c", "mkdir ~/busy || exit 7; sleep 0.2; rmdir ~/busy"]
     codes: list[int] = []
 
-    def download(one: Agent) -> None:
-        codes.append(one.call("run", argv=alone, fetches=True)[0]["rc"])
+    def download(agent: Agent) -> None:
+        codes.append(agent.call("run", argv=alone, fetches=True)[0]["rc"])
 
-    threads = [threading.Thread(target=download, args=(one,)) for one in agents]
+    threads = [threading.Thread(target=download, args=(agent,)) for agent in agents]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    for one in agents:
-        one.process.communicate()
+    for agent in agents:
+        agent.process.communicate()
     assert codes == [0, 0, 0]
 
 

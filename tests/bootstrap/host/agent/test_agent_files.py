@@ -59,21 +59,21 @@ TREES: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is there, wh
 
 
 @pytest.mark.parametrize("prune", [True, False], ids=["prune", "keep"])
-@pytest.mark.parametrize("before, wanted", TREES.values(), ids=TREES)
+@pytest.mark.parametrize("before, after", TREES.values(), ids=TREES)
 def test_tree(
-    agent: Agent, tmp_path: Path, before: dict[str, str], wanted: dict[str, str], prune: bool
+    agent: Agent, tmp_path: Path, before: dict[str, str], after: dict[str, str], prune: bool
 ) -> None:
     build(tmp_path / "out", {"kept": "outside"})
     build(tmp_path / "dest", before)
-    build(tmp_path / "here", wanted)
+    build(tmp_path / "here", after)
     bundle = pack_folder(tmp_path / "here")
     payload = partial(contents, bundle)
     options: dict[str, Any] = {"blobs": "~/blobs", "dest": str(tmp_path / "dest"), "prune": prune}
     manifest = encode(bundle.files)
     agent.call("tree", payload, manifest=manifest, **options)
     now = found(tmp_path / "dest")
-    assert {k: now.get(k) for k in wanted} == wanted
-    assert now == wanted or not prune
+    assert {k: now.get(k) for k in after} == after
+    assert now == after or not prune
     assert found(tmp_path / "out") == {"kept": "outside"}
     again, events = agent.call("tree", manifest=manifest, **options)
     assert (again, events) == ({"sent": 0, "changed": []}, [{"need": []}])
@@ -230,8 +230,8 @@ def test_a_content_on_the_host_that_was_damaged_travels_again(
 
 
 def test_a_blob_with_another_content_is_refused(agent: Agent, home: Path) -> None:
-    wanted = hashlib.sha256(b"1").hexdigest()
-    manifest = [{"path": "a", "sha256": wanted, "size": 1, "executable": False}]
+    sha256 = hashlib.sha256(b"1").hexdigest()
+    manifest = [{"path": "a", "sha256": sha256, "size": 1, "executable": False}]
     options = {"manifest": manifest, "blobs": "~/blobs", "dest": "~/dest"}
     for sent, why in ((b"2", "sha256"), (b"", "other contents"), (b"11", "other contents")):
         packed = zlib.compress(sent)

@@ -84,12 +84,12 @@ def test_a_run_in_which_nothing_changes_is_reported_again_and_again(
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": 5, "pid": "x"}'])
 def test_a_damaged_state_without_a_supervisor_ends(folder: Path, text: str) -> None:
     (folder / "state.json").write_text(text)
-    found: list[Followed] = []
+    outcomes: list[Followed] = []
     request = Follow(str(folder))
-    thread = threading.Thread(target=lambda: found.append(runs.follow(request)), daemon=True)
+    thread = threading.Thread(target=lambda: outcomes.append(runs.follow(request)), daemon=True)
     thread.start()
     thread.join(10)
-    assert found
+    assert outcomes
 
 
 @pytest.mark.parametrize(("sign", "is_lost"), [(signal.SIGSTOP, True), (signal.SIGCONT, False)])
@@ -104,12 +104,12 @@ def test_a_supervisor_that_is_stopped_for_long_is_lost(
         state = {"state": "running", "pid": supervisor.pid, "heartbeat": 1}
         (folder / "state.json").write_text(json.dumps(state))
         supervisor.send_signal(sign)
-        found: list[Followed] = []
+        outcomes: list[Followed] = []
         request = Follow(str(folder))
-        thread = threading.Thread(target=lambda: found.append(runs.follow(request)), daemon=True)
+        thread = threading.Thread(target=lambda: outcomes.append(runs.follow(request)), daemon=True)
         thread.start()
         thread.join(10 if is_lost else 2)
-        assert [one.lost for one in found] == [True] * is_lost
+        assert [outcome.lost for outcome in outcomes] == [True] * is_lost
         (folder / "state.json").write_text(json.dumps({**state, "state": "failed"}))
         thread.join(10)
         supervisor.kill()

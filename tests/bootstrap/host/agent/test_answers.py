@@ -101,13 +101,13 @@ def test_the_agent_has_each_operation() -> None:
 def test_a_reply_of_the_agent_is_taken(
     pair: tuple[Session, socket.socket], request_: Request[Any, Any], reply: Any
 ) -> None:
-    found, _ = sent(pair, request_, {"ok": reply})
-    assert reply is found is None or {**reply}.keys() >= vars(found).keys()
+    answer, _ = sent(pair, request_, {"ok": reply})
+    assert reply is answer is None or {**reply}.keys() >= vars(answer).keys()
 
 
 def test_the_items_of_a_reply_are_documents(pair: tuple[Session, socket.socket]) -> None:
-    found, _ = sent(pair, DATA, {"ok": GOOD[11][1]})
-    assert found.folders == {"a": DataFolder(complete=True, there=0)}
+    answer, _ = sent(pair, DATA, {"ok": GOOD[11][1]})
+    assert answer.folders == {"a": DataFolder(complete=True, there=0)}
 
 
 @pytest.mark.parametrize("request_, reply", BAD, ids=lambda value: str(value)[:30])
@@ -123,8 +123,8 @@ def test_an_event_of_the_operation_is_taken(
     pair: tuple[Session, socket.socket], request_: Request[Any, Any], event: Any
 ) -> None:
     good = next(reply for request, reply in GOOD if request is request_)
-    _, (found,) = sent(pair, request_, {"event": event}, {"ok": good})
-    assert vars(found).keys() == event.keys()
+    _, (received,) = sent(pair, request_, {"event": event}, {"ok": good})
+    assert vars(received).keys() == event.keys()
 
 
 @pytest.mark.parametrize("request_, event", BAD_EVENTS, ids=str)

@@ -43,8 +43,8 @@ def test_ranks_and_workers_are_numbered_again_without_a_host(absent: str) -> Non
     assert run.size == 2 * len(kept) and elastic.absent_hosts(run) == (*absent,)
     assert [run.host_of(rank) for rank in range(run.size)] == [n for n in kept for _ in range(2)]
     assert run.roles == tuple(Role("worker", index) for index in range(run.size))
-    left = tuple(a for n in kept for a in ADDRESSES[2 * n : 2 * n + 2])
-    assert run.tf_cluster == {"worker": left}
+    workers = tuple(a for n in kept for a in ADDRESSES[2 * n : 2 * n + 2])
+    assert run.tf_cluster == {"worker": workers}
     for number, host in enumerate(HOSTS):
         assert [*run.ranks_of(number)] == [r for r in range(run.size) if run.host_of(r) == number]
         assert bool(run.secret_files(number)) == (host.name not in absent or not number)
@@ -118,7 +118,7 @@ def test_a_host_that_is_taken_back_costs_no_retry(home: Path) -> None:
     run = lost_host(home, comes_back=True, second=f"{SAVE};; 3) {dies}; exit 137")
     result = run.result()
     assert result["state"] == "succeeded"
-    assert [one["kind"] for one in result["attempts"]] == ["retry", "elastic", "retry"]
+    assert [attempt["kind"] for attempt in result["attempts"]] == ["retry", "elastic", "retry"]
 
 
 def test_a_host_that_answers_and_cannot_be_prepared_ends_no_healthy_run(home: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_host_that_answers_and_cannot_be_prepared_ends_no_healthy_run(home: Pa
     ssh.write_text("\n".join([first, lost, full, reply, ""]))
     result = run.result()
     assert (result["state"], result["size"]) == ("succeeded", 1)
-    assert [(one["kind"], one["hosts"]) for one in result["attempts"]] == [
+    assert [(attempt["kind"], attempt["hosts"]) for attempt in result["attempts"]] == [
         ("retry", ["a"]), ("elastic", ["a"])
     ]  # fmt: skip
     assert sizes(run) == [*BOTH, *ALONE, *ALONE]

@@ -136,9 +136,9 @@ def test_it_does_not_start_again_where(
 
 def test_a_checkpoint_of_the_run_that_it_resumes_is_no_measure_of_the_interval(home: Path) -> None:
     """Its files keep their time, here of the day before; the time left is an hour."""
-    before, own = checkpoint(1), f"{checkpoint(2)}; {progress(2)}; {FAILS}"
+    before, after = checkpoint(1), f"{checkpoint(2)}; {progress(2)}; {FAILS}"
     age = "touch -d '20 hours ago' checkpoints/step-00000001/manifest.json"
-    run = Run(home, by_attempt(f"{before}; {age}; {own}", "true"), retries=1, max_hours=1.0)
+    run = Run(home, by_attempt(f"{before}; {age}; {after}", "true"), retries=1, max_hours=1.0)
     assert run.result()["state"] == "succeeded"
     assert (points.checkpoints(str(run.folder)).interval(0.0) or 0) > 19 * 3600
 
@@ -205,9 +205,9 @@ def test_values_that_come_again_are_numbered_from_those_before_the_checkpoint(
     numbers = {"loss": 0, "mae": 0}
     (tmp_path / "results").mkdir()
     with (tmp_path / "results/metrics.jsonl").open("w") as lines:
-        for name, at in values:
+        for name, time in values:
             numbers[name] += 1
-            record = {"kind": "metric", "name": name, "number": numbers[name], "time": at}
+            record = {"kind": "metric", "name": name, "number": numbers[name], "time": time}
             lines.write(f"{json.dumps(record)}\n")
     assert metric_numbers(str(tmp_path), since=2.0) == {"loss": 2, "mae": 1}
 
@@ -399,7 +399,7 @@ def test_an_elastic_run_continues_without_a_host_that_gets_no_copy(
 
 def ended_with(run: Run, document: RunDocument, **changes: Any) -> Ended:
     """A failed attempt of this run."""
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "run": document,
         "folder": str(run.folder),
         "result": Result(state="failed"),
@@ -412,7 +412,7 @@ def ended_with(run: Run, document: RunDocument, **changes: Any) -> Ended:
         "tick": lambda: None,
         "cancelled": lambda: False,
     }
-    return Ended(**{**given, **changes})
+    return Ended(**{**fields, **changes})
 
 
 def test_retries_count_since_the_last_new_checkpoint(home: Path) -> None:
@@ -502,10 +502,10 @@ def test_the_timer_of_the_machine_is_a_limit_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "start", "interval", "late"),
+    ("remaining", "start", "interval", "late"),
     [(None, 60, 600, False), (660, 60, 600, False), (659, 60, 600, True), (-5, 0, 0, True)],
 )
 def test_an_attempt_needs_time_for_a_start_and_a_checkpoint(
-    left: float | None, start: float, interval: float, late: bool
+    remaining: float | None, start: float, interval: float, late: bool
 ) -> None:
-    assert bool(time_left.too_late(left, start, interval)) == late
+    assert bool(time_left.too_late(remaining, start, interval)) == late

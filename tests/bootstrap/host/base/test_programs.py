@@ -24,8 +24,8 @@ SLEEP = "import sys; print('started', flush=True); sys.stdin.read()\n"
 
 def test_equal_sources_give_an_equal_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its digest names a folder on hosts, whatever order the files are found in."""
-    found, usual = Path.rglob, sent.archive()
-    monkeypatch.setattr(Path, "rglob", lambda *given: sorted(found(*given))[::-1])
+    rglob, usual = Path.rglob, sent.archive()
+    monkeypatch.setattr(Path, "rglob", lambda *args: sorted(rglob(*args))[::-1])
     assert sent.packed_from(sent.sources()) == usual
     names = zipfile.ZipFile(io.BytesIO(usual)).namelist()
     assert {"__main__.py", "host/rank/rank.py", "railhead/documents/codec.py"} < {*names}

@@ -146,8 +146,8 @@ def test_results_come_from_the_bucket_when_the_chief_does_not_run(
     result = bucket_results.fetch(world.inventory, here, lines.append)
     assert result and result.state == "succeeded"
     assert lines == [f"from {url}: 5 files, 41 B", "  result.json, 22 B"]
-    found = {str(p.relative_to(here.results)) for p in here.results.rglob("*") if p.is_file()}
-    assert found == set(uploaded)
+    fetched = {str(p.relative_to(here.results)) for p in here.results.rglob("*") if p.is_file()}
+    assert fetched == set(uploaded)
     got = (here.results / "outputs/a b/m\u00f6del?.bin").read_bytes()
     assert got == FILES["work/a b/m\u00f6del?.bin"]
     assert "succeeded; results fetched to" in line_of(world.inventory, None)
@@ -376,7 +376,7 @@ def test_pages_of_s3_are_followed_too(on_s3: OnS3, monkeypatch: pytest.MonkeyPat
 
     assert [len(page) for page in S3(small, "results-b").objects()] == [2, 2, 1]
     pages = list(S3(small, "results-b").pages())  # this server repeats the last one of a page
-    assert len(pages) > 2 and {one.key for page in pages for one in page} == {*on_s3.names()}
+    assert len(pages) > 2 and {entry.key for page in pages for entry in page} == {*on_s3.names()}
 
 
 # --- Write

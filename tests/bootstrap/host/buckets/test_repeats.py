@@ -117,11 +117,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def _object(self) -> None:
         cloud = self.cloud
-        wanted = self.headers.get("If-Match") or self.path.partition("generation=")[2]
+        condition = self.headers.get("If-Match") or self.path.partition("generation=")[2]
         if self.command in ("PUT", "POST"):
             cloud.changes.append(self.command)
             self._send(200, '{"generation": "1"}' if self.command == "POST" else "")
-        elif wanted and wanted.strip('"') != cloud.version:
+        elif condition and condition.strip('"') != cloud.version:
             self._send(412, "<Error><Code>PreconditionFailed</Code></Error>")
         else:
             data = CONTENT[self._begin_part(len(CONTENT)) :]

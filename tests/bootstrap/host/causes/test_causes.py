@@ -150,9 +150,9 @@ def test_each_error_of_cuda_has_one_cause_in_the_words_of_each_library(number: s
     runtime, text, *driver = ERRORS[number]
     lines = [f"torch.AcceleratorError: CUDA error: {text}", f"CUDARuntimeError: {runtime}: {text}"]
     lines += [f"tensorflow InternalError: {name}: {text}" for name in driver]
-    found = [diagnosed(Failure(Culprit(0, "b", (line,), exit=1))) for line in lines]
+    diagnoses = [diagnosed(Failure(Culprit(0, "b", (line,), exit=1))) for line in lines]
     expected = OF_CUDA.get(int(number), ("program", REPEATED))
-    assert {(one.cause.class_, one.retry) for one in found} == {expected}
+    assert {(diagnosis.cause.class_, diagnosis.retry) for diagnosis in diagnoses} == {expected}
 
 
 OF_MPIRUN = {"unreachable": "network", "no-program": "usage", "unnamed": "program"}
@@ -247,11 +247,11 @@ def test_a_kill_of_another_process_is_not_evidence(tmp_path: Path, text: str) ->
 def test_an_error_of_another_program_on_a_gpu_is_not_evidence(tmp_path: Path, number: int) -> None:
     """Rank 1 is process 71. An error of the card itself counts, whoever saw it."""
     text = "NVRM: Xid (PCI:0000:00:06): {}, pid={}, name=python3, channel 0x0000000a"
-    own, other = text.format(number, 71), text.format(number, 9)
+    of_rank, other = text.format(number, 71), text.format(number, 9)
     card, unknown = text.format(79, 9), text.format(number, "'<unknown>'")
     started_rank(tmp_path, 1)
-    lines = [other, own, card, unknown]
-    assert [*cgroups.of_rank(str(tmp_path), "1", lines)] == [own, card, unknown]
+    lines = [other, of_rank, card, unknown]
+    assert [*cgroups.of_rank(str(tmp_path), "1", lines)] == [of_rank, card, unknown]
     started_rank(tmp_path, 1, is_inside=True)
     assert [*cgroups.of_rank(str(tmp_path), "1", lines)] == lines, "it has another number there"
 

@@ -218,7 +218,7 @@ def api(package: Path, without: tuple[str, ...]) -> set[str]:
             continue
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                public |= {".".join([*parts, one.asname or one.name]) for one in node.names}
+                public |= {".".join([*parts, alias.asname or alias.name]) for alias in node.names}
         public.add(".".join(parts))
     return public
 

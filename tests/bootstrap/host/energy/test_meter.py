@@ -18,8 +18,8 @@ def metered(*samples: Sample) -> Meter:
     return meter
 
 
-def gpu(at: float, counter: int | None, power: int | None) -> Sample:
-    return Sample(at, [counter], [power], 0, 0)
+def gpu(clock: float, counter: int | None, power: int | None) -> Sample:
+    return Sample(clock, [counter], [power], 0, 0)
 
 
 def test_the_counter_is_a_difference_and_the_power_an_integral() -> None:
@@ -34,10 +34,10 @@ def test_all_gpus_are_added_and_one_without_makes_the_sum_unknown() -> None:
         Sample(0, [0, 10], [1000, 2000], 0, 0), Sample(1, [7000, 3010], [1000, 2000], 0, 0)
     )
     assert (two.counted, two.integral) == (10.0, 3.0)
-    one = metered(
+    lacking = metered(
         Sample(0, [0, None], [1000, 2000], 0, 0), Sample(1, [7, None], [1000, 2000], 0, 0)
     )
-    assert (one.counted, one.integral) == (None, 3.0)
+    assert (lacking.counted, lacking.integral) == (None, 3.0)
     none = metered(Sample(0, [], [], 0, 0), Sample(1, [], [], 0, 0))
     assert (none.counted, none.integral) == (None, None)
 

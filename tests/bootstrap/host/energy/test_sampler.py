@@ -67,14 +67,14 @@ def test_cards_without_a_library_are_known_and_their_energy_is_not(tmp_path: Pat
     (tmp_path / "4").mkdir()
     cards = nvml.cards(str(tmp_path))
     assert cards == 2
-    one = Meter(Sample(0, [0], [1000], 0, 0))
-    one.add(Sample(10, [5000], [1000], 5, 10))
-    assert measured_by(one, 1)["gpu_counter"] == 5.0
-    lacking = measured_by(one, cards)
+    meter = Meter(Sample(0, [0], [1000], 0, 0))
+    meter.add(Sample(10, [5000], [1000], 5, 10))
+    assert measured_by(meter, 1)["gpu_counter"] == 5.0
+    lacking = measured_by(meter, cards)
     assert (lacking["gpus"], lacking["gpu_counter"], lacking["gpu_power"]) == (2, None, None)
     machine = {"boot": "b", "cpu": [0, 0, 0], "vcpus": 1, "memory_gib": 1.0, "since": 1.0}
-    found = carbon_of([decode(HostEnergy, {"host": "h1", **machine, **lacking})], None)
-    assert found and found.gpu_kwh == 0 and "GPUs of h1 is not known" in found.notes[0]
+    carbon = carbon_of([decode(HostEnergy, {"host": "h1", **machine, **lacking})], None)
+    assert carbon and carbon.gpu_kwh == 0 and "GPUs of h1 is not known" in carbon.notes[0]
 
 
 def test_a_reader_of_the_page_sees_a_whole_text() -> None:
@@ -92,9 +92,9 @@ def ranked(folder: Path, text: str, **environment: str) -> HostEnergy | None:
     assert done.returncode == 0, done.stdout
     lines = "".join(done.stdout.split("\n")).replace("\x1f", "").split("\x1e")
     records = [line.partition('@railhead {"kind": "energy", ')[2] for line in lines]
-    found = [json.loads("{" + record) for record in records if record]
-    assert len(found) <= 1
-    return decode(HostEnergy, {"host": "h1", **found[0]}) if found else None
+    measured = [json.loads("{" + record) for record in records if record]
+    assert len(measured) <= 1
+    return decode(HostEnergy, {"host": "h1", **measured[0]}) if measured else None
 
 
 def test_a_rank_reports_what_its_host_used(tmp_path: Path, library: Path) -> None:
@@ -102,14 +102,16 @@ def test_a_rank_reports_what_its_host_used(tmp_path: Path, library: Path) -> Non
     paths = {"LD_LIBRARY_PATH": str(library.parent)}
     numbers = {"FAKE_NVML_ENERGY": "5", "FAKE_NVML_POWER": "50000"}
     begun = time.time()
-    found = ranked(
+    measured = ranked(
         tmp_path, "import time\ntime.sleep(1.2)\nprint('over', end='')", **paths, **numbers
     )
-    assert found and found.gpus == 2 and found.gpu_counter == 0
-    assert 1.2 <= found.seconds < time.time() - begun
-    assert found.gpu_power == pytest.approx(2 * 50 * found.seconds, rel=0.05)
-    assert found.vcpus == os.cpu_count() and found.memory_gib > 0.1 and 0 <= found.load <= 1
-    carbon = carbon_of([found], None)
+    assert measured and measured.gpus == 2 and measured.gpu_counter == 0
+    assert 1.2 <= measured.seconds < time.time() - begun
+    assert measured.gpu_power == pytest.approx(2 * 50 * measured.seconds, rel=0.05)
+    assert (
+        measured.vcpus == os.cpu_count() and measured.memory_gib > 0.1 and 0 <= measured.load <= 1
+    )
+    carbon = carbon_of([measured], None)
     assert carbon and carbon.gpu_kwh > 0 and carbon.other_kwh > 0
     assert "the integral of power, which counts" in carbon.notes[0]
 
@@ -125,10 +127,10 @@ def test_a_driver_that_never_answers_holds_no_rank(tmp_path: Path, library: Path
 
 def commands() -> list[bytes]:
     """The command lines of all processes."""
-    found = []
+    lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found.append(path.read_bytes())
+            lines.append(path.read_bytes())
         except OSError:
             continue
-    return found
+    return lines

@@ -91,7 +91,9 @@ def test_a_chief_that_wakes_up_harms_nothing(chief: Chief, tmp_path: Path, seed:
     assert json.loads(after["runs/r1/checkpoints/manifest.json"])["term"] == 2
     back = restore_checkpoints.restore(chief.terms.bucket, str(tmp_path / "back"))
     assert back.damaged == ()
-    numbers = {f"runs/r1/checkpoints/files/{one.object:04d}" for one in successor.uploads.files}
+    numbers = {
+        f"runs/r1/checkpoints/files/{upload.object:04d}" for upload in successor.uploads.files
+    }
     changed = {name for name in after if after[name] != before.get(name)} - numbers
     landed = sorted(changed - {"runs/r1/checkpoints/manifest.json"})
     print(f"\nFIGURE seed {seed}: uploads that were under way and arrived later: {len(landed)}")

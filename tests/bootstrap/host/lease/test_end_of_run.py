@@ -73,10 +73,10 @@ class InTurn:
         self.memory, self.turns, self.host, self.lost = memory, turns, host, lost
 
     def __getattr__(self, name: str) -> Any:
-        def request(*given: Any, **named: Any) -> Any:
+        def request(*args: Any, **named: Any) -> Any:
             self.turns.wait(self.host)
             try:
-                answer = getattr(self.memory, name)(*given, **named)
+                answer = getattr(self.memory, name)(*args, **named)
             finally:
                 self.turns.done(self.host)
             self.lost -= 1
@@ -150,7 +150,7 @@ class Ends:
 def orders() -> Iterator[str]:
     """All orders of the requests of both."""
     for places in itertools.combinations(range(2 * LONGEST), LONGEST):
-        yield "".join("c" if at in places else "s" for at in range(2 * LONGEST))
+        yield "".join("c" if index in places else "s" for index in range(2 * LONGEST))
 
 
 @pytest.fixture(scope="module")

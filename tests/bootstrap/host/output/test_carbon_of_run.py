@@ -74,12 +74,12 @@ def test_the_carbon_so_far_is_a_record_when_the_first_host_measures(
     output.carbon_added -= CARBON
     for name, since, joules in ((second, 1, 3.6e6), (first, 2, 3.6e6), (first, 2, 7.2e6)):
         output.add_line(rank_of[name], record(since, 60, joules, boot=name).encode())
-    assert [(one["kind"], one["host"], one["gco2e"]) for one in records] == [
+    assert [(record["kind"], record["host"], record["gco2e"]) for record in records] == [
         ("carbon", first, None)
     ]
     output.carbon_added -= CARBON
     output.add_line(rank_of[first], record(2, 60, 7.2e6, boot=first).encode())
-    assert [round(one["kwh"]) for one in records] == [2, 3]
+    assert [round(record["kwh"]) for record in records] == [2, 3]
 
 
 MOST = {"vcpus": 100_000, "load": 1, "cpu": [6, 85, 4], "memory_gib": 1e5, "gpus": 1000}
@@ -95,7 +95,7 @@ def test_no_measurement_makes_a_result_unreadable(tmp_path: Path) -> None:
         output.add_line(0, line.encode())
     assert [since for _, since in output.energy] == [1e9 + n for n in range(1000)]
     output.add_line(0, record(1e9, 9, 1).encode())
-    assert {one.since for one in output.energy.values() if one.seconds == 9} == {1e9}
+    assert {measured.since for measured in output.energy.values() if measured.seconds == 9} == {1e9}
     carbon = carbon_of(output.energy.values(), Grid(10_000, 10, "X", 2025, "S"))
     assert carbon and decode(Carbon, json.loads(json.dumps(encode(carbon)))) == carbon
 

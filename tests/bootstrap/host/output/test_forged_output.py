@@ -64,8 +64,8 @@ def test_only_rank_0_evaluates_at_the_start_of_a_line(
     output: RunOutput, tmp_path: Path, rank: int, line: str, counts: bool
 ) -> None:
     output.add_line(rank, line.encode())
-    own = Reported({"accuracy": 0.1, "passed": False})
-    assert output.evaluation == (own if counts else None)
+    reported = Reported({"accuracy": 0.1, "passed": False})
+    assert output.evaluation == (reported if counts else None)
     metrics = (tmp_path / "results" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["kind"] for line in metrics] == ["evaluation"] * counts
     log = (tmp_path / "logs" / f"rank-{rank}.log").read_text()

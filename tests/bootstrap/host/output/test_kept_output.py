@@ -37,9 +37,9 @@ def test_what_did_not_arrive_is_read_after_what_did(
     output, splitter = KeptOutput(str(tmp_path), 1), MpirunOutput()
     for piece in SENT:
         output.add(piece)
-    found = received(splitter, *SENT[:arrived], SENT[-1][:5] if arrived == 8 else b"")
-    found += splitter.rest(1, kept(tmp_path, splitter))
-    assert found == [(1, line + b"]") for line in LINES]
+    lines = received(splitter, *SENT[:arrived], SENT[-1][:5] if arrived == 8 else b"")
+    lines += splitter.rest(1, kept(tmp_path, splitter))
+    assert lines == [(1, line + b"]") for line in LINES]
 
 
 def test_a_file_that_does_not_go_on_from_what_arrived_is_not_read(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ def read(lines: KerasLines, text: str) -> list[dict[str, float]]:
 @pytest.mark.parametrize("path", PRINTED, ids=[path.stem for path in PRINTED])
 def test_each_epoch_is_a_record_and_an_evaluation_is_none(path: Path) -> None:
     lines = KerasLines()
-    found = [lines.feed(shown(line)) for line in path.read_bytes().split(b"\n")]
-    records = [record for record in found if record]
+    parsed = [lines.feed(shown(line)) for line in path.read_bytes().split(b"\n")]
+    records = [record for record in parsed if record]
     assert [(r["epoch"], r["epochs"]) for r in records] == [(1, 2), (2, 2)]
     names = {"loss", "accuracy", "mae"}
     for record in records:
@@ -81,11 +81,11 @@ def test_the_records_of_a_script_have_its_first_step_and_the_epochs_of_one_rank(
     tmp_path: Path,
 ) -> None:
     lines = ("Epoch 1/1", "4/4 - 1s - loss: 0.5")
-    found = records_of(tmp_path, [(rank, line) for line in lines for rank in (1, 0)])
-    assert [(r["kind"], r["rank"]) for r in found] == [("first_step", 0), ("epoch", 0)]
+    records = records_of(tmp_path, [(rank, line) for line in lines for rank in (1, 0)])
+    assert [(r["kind"], r["rank"]) for r in records] == [("first_step", 0), ("epoch", 0)]
 
 
 def test_a_script_that_reports_its_epochs_has_each_once(tmp_path: Path) -> None:
-    own = '@railhead {"kind": "epoch", "epoch": 1, "loss": 0.5}'
-    found = records_of(tmp_path, [(0, own), (0, "Epoch 2/2"), (0, "4/4 - 1s - loss: 0.4")])
-    assert [r["loss"] for r in found if r["kind"] == "epoch"] == [0.5]
+    epoch = '@railhead {"kind": "epoch", "epoch": 1, "loss": 0.5}'
+    records = records_of(tmp_path, [(0, epoch), (0, "Epoch 2/2"), (0, "4/4 - 1s - loss: 0.4")])
+    assert [r["loss"] for r in records if r["kind"] == "epoch"] == [0.5]

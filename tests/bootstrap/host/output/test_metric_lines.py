@@ -29,7 +29,7 @@ LOSS = Metric("loss", r"loss: ([0-9.e+-]+)")
 SLOW = Metric("slow", r"^(a+)+$")
 
 
-def found(lines: list[str], *metrics: Metric) -> tuple[list[dict[str, Any]], str]:
+def searched(lines: list[str], *metrics: Metric) -> tuple[list[dict[str, Any]], str]:
     """The records, and what went wrong."""
     records: list[dict[str, Any]] = []
     process = MetricLines(metrics, records.append)
@@ -41,7 +41,7 @@ def found(lines: list[str], *metrics: Metric) -> tuple[list[dict[str, Any]], str
 def test_each_match_is_a_numbered_record() -> None:
     lines = ["Epoch 1", "12/12 - 0s - loss: 0.5 - acc: 0.9", "loss: nan loss: x"]
     lines += ["global step 7: loss: 2e-1", "5ms/step - loss: 0.1"]
-    records, wrong = found(lines, LOSS, Metric("acc", "acc: (.*)"))
+    records, wrong = searched(lines, LOSS, Metric("acc", "acc: (.*)"))
     assert wrong == ""
     assert records == [
         {"kind": "metric", "name": "loss", "value": 0.5, "number": 1, "time": 7.5},
@@ -52,13 +52,13 @@ def test_each_match_is_a_numbered_record() -> None:
 
 
 def test_a_pattern_that_would_take_years_ends_the_search_and_nothing_else() -> None:
-    records, wrong = found(["loss: 1", "a" * 60 + "b", "loss: 2"], LOSS, SLOW)
+    records, wrong = searched(["loss: 1", "a" * 60 + "b", "loss: 2"], LOSS, SLOW)
     assert [record["value"] for record in records] == [1.0]
     assert wrong == "--metric slow took more than 1 s on one line: no metric after it"
 
 
 def test_only_the_beginning_of_a_line_is_searched() -> None:
-    records, wrong = found([" " * 2000 + "loss: 1", "é" * 2000, "loss: 2"], LOSS)
+    records, wrong = searched([" " * 2000 + "loss: 1", "é" * 2000, "loss: 2"], LOSS)
     assert (len(records), wrong) == (1, "")
 
 

@@ -59,20 +59,20 @@ STREAMS = {
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 def test_pieces_become_lines(stream: bytes, lines: list[tuple[int, bytes]], step: int) -> None:
     splitter = MpirunOutput()
-    found: list[tuple[int, bytes]] = []
+    read: list[tuple[int, bytes]] = []
     for start in range(0, len(stream), step):
-        found += splitter.feed(stream[start : start + step])
-    assert [*found, *splitter.close()] == lines
+        read += splitter.feed(stream[start : start + step])
+    assert [*read, *splitter.close()] == lines
 
 
 @pytest.mark.parametrize("more, parts", [(0, []), (1, [(3, LONGEST_LINE + 1)])])
 def test_an_endless_line_is_passed_on_in_parts(more: int, parts: list[tuple[int, int]]) -> None:
     splitter = MpirunOutput()
-    found = list(splitter.feed(b"[1,3]<stdout>:" + b"x" * (LONGEST_LINE + more)))
-    assert [(rank, len(text)) for rank, text in found] == parts
+    read = list(splitter.feed(b"[1,3]<stdout>:" + b"x" * (LONGEST_LINE + more)))
+    assert [(rank, len(text)) for rank, text in read] == parts
     rest = [*splitter.feed(b"yz\x1e"), *splitter.close()]
     assert [text[-2:] for _, text in rest] == [b"yz"]
-    assert sum(len(text) for _, text in [*found, *rest]) == LONGEST_LINE + more + 2
+    assert sum(len(text) for _, text in [*read, *rest]) == LONGEST_LINE + more + 2
 
 
 def test_a_tag_says_nothing_of_the_rank_before_it() -> None:
@@ -94,11 +94,11 @@ STAMPED = (
 
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 def test_a_line_has_the_time_at_which_its_end_was_printed(step: int) -> None:
-    splitter, found = MpirunOutput(), []
+    splitter, stamped = MpirunOutput(), []
     for start in range(0, len(STAMPED), step):
         for rank, line in splitter.feed(STAMPED[start : start + step]):
-            found.append((rank, line, splitter.printed[rank]))
-    assert found == [(1, b"x", 7.0), (0, b"begin", 2.0), (0, b"next", 2.0)]
+            stamped.append((rank, line, splitter.printed[rank]))
+    assert stamped == [(1, b"x", 7.0), (0, b"begin", 2.0), (0, b"next", 2.0)]
     assert splitter.unfinished_lines()[0] == b"half"
     assert [*splitter.close()] == [(0, b"half")] and splitter.printed[0] == 3.0
 
@@ -130,14 +130,14 @@ def test_frames_come_through_each_series_of_open_mpi(step: int) -> None:
     four = b"".join(b"[1,0]<stdout>:" + piece for piece in pieces)
     tag = b"[1,0]<stdout>: "
     five = tag + FRAMES[:FRAME] + tag + FRAMES[FRAME:] + b"a message\nof mpirun\n" + tag
-    for stream, own in ((four, []), (five + framed(b"d\x1e"), [b"a message", b"of mpirun"])):
+    for stream, messages in ((four, []), (five + framed(b"d\x1e"), [b"a message", b"of mpirun"])):
         splitter = MpirunOutput()
-        found: list[tuple[int, bytes]] = []
+        read: list[tuple[int, bytes]] = []
         for start in range(0, len(stream), step):
-            found += splitter.feed(stream[start : start + step])
-        found += splitter.close()
-        assert [text for rank, text in found if rank == MPIRUN] == own
-        assert [text for rank, text in found if rank == 0] == [b"abc", b"d"][: 1 + bool(own)]
+            read += splitter.feed(stream[start : start + step])
+        read += splitter.close()
+        assert [text for rank, text in read if rank == MPIRUN] == messages
+        assert [text for rank, text in read if rank == 0] == [b"abc", b"d"][: 1 + bool(messages)]
 
 
 @pytest.mark.parametrize("length", [0, 1, FRAME - 2, FRAME - 1, 3 * FRAME])
@@ -180,11 +180,11 @@ def test_a_real_mpirun_loses_no_line_of_two_loud_ranks() -> None:
     argv.append(str(ROOT))
     out = subprocess.run(argv, env=environment, capture_output=True).stdout
     splitter = MpirunOutput()
-    found: dict[int, list[bytes]] = {0: [], 1: []}
+    by_rank: dict[int, list[bytes]] = {0: [], 1: []}
     for rank, line in [*splitter.feed(out), *splitter.close()]:
-        found[rank].append(line)
-    wanted = [b"line %d" % i for i in range(20000)]
-    assert found == {0: wanted, 1: wanted}
+        by_rank[rank].append(line)
+    printed = [b"line %d" % i for i in range(20000)]
+    assert by_rank == {0: printed, 1: printed}
 
 
 # --- Silence -----------------------------------------------------------------------------
@@ -194,13 +194,13 @@ BOTH, FIRST, SECOND = (0, 1, 2), (0, 1), (2,)  # ranks: two on the chief, one on
 
 def heartbeats(*received: tuple[int, ...]) -> Heartbeats:
     """Two hosts after a minute in which these ranks sent something."""
-    found = Heartbeats([2, 1])
-    found.received(BOTH)
+    beats = Heartbeats([2, 1])
+    beats.received(BOTH)
     for _ in range(int(SILENCE)):
-        found.waited(1.0)
+        beats.waited(1.0)
         for ranks in received:
-            found.received(ranks)
-    return found
+            beats.received(ranks)
+    return beats
 
 
 def test_the_host_that_was_silent_is_the_lost_one() -> None:
@@ -213,11 +213,11 @@ def test_the_host_that_was_silent_is_the_lost_one() -> None:
 
 
 def test_the_ranks_that_another_thread_counts_do_not_change_under_it() -> None:
-    found = Heartbeats([2, 1])
-    going = iter(found.going)
+    beats = Heartbeats([2, 1])
+    going = iter(beats.going)
     next(going)
-    found.ended(SECOND)
-    assert len([*going]) == 2 and found.going == {*FIRST}
+    beats.ended(SECOND)
+    assert len([*going]) == 2 and beats.going == {*FIRST}
 
 
 def test_silence_of_all_hosts_is_that_of_the_chiefs_mpirun() -> None:
@@ -225,24 +225,24 @@ def test_silence_of_all_hosts_is_that_of_the_chiefs_mpirun() -> None:
 
 
 def test_a_host_whose_ranks_have_ended_may_be_silent() -> None:
-    found = heartbeats(FIRST)
-    found.ended(SECOND)
-    assert found.lost() is None
+    beats = heartbeats(FIRST)
+    beats.ended(SECOND)
+    assert beats.lost() is None
 
 
 def test_the_time_in_which_the_supervisor_itself_was_stopped_is_not_silence() -> None:
-    found = Heartbeats([1, 1])
-    found.received((0, 1))
-    found.waited(10 * SILENCE)
-    assert found.silent == {0: LONGEST_WAIT, 1: LONGEST_WAIT}
+    beats = Heartbeats([1, 1])
+    beats.received((0, 1))
+    beats.waited(10 * SILENCE)
+    assert beats.silent == {0: LONGEST_WAIT, 1: LONGEST_WAIT}
 
 
 def test_the_first_heartbeat_may_take_longer() -> None:
-    found = Heartbeats([1])
+    beats = Heartbeats([1])
     for second in range(int(START)):
-        assert found.lost() is None, second
-        found.waited(1.0)
-    assert found.lost() == 0
+        assert beats.lost() is None, second
+        beats.waited(1.0)
+    assert beats.lost() == 0
 
 
 def test_a_heartbeat_is_not_part_of_a_line() -> None:
@@ -255,18 +255,18 @@ def test_a_heartbeat_is_not_part_of_a_line() -> None:
 
 
 def test_a_rank_that_no_host_has_is_ignored() -> None:
-    found = Heartbeats([1, 1])
-    found.received((2, 99))
-    assert set(found.limits.values()) == {START}
+    beats = Heartbeats([1, 1])
+    beats.received((2, 99))
+    assert set(beats.limits.values()) == {START}
 
 
 def test_output_of_one_host_says_nothing_of_the_start_of_another() -> None:
-    found = Heartbeats([1, 1])
-    found.received((0,))
+    beats = Heartbeats([1, 1])
+    beats.received((0,))
     for _ in range(int(SILENCE)):
-        found.waited(LONGEST_WAIT)
-        found.received((0,))
-    assert found.lost() is None and found.limits == {0: SILENCE, 1: START}
+        beats.waited(LONGEST_WAIT)
+        beats.received((0,))
+    assert beats.lost() is None and beats.limits == {0: SILENCE, 1: START}
 
 
 # --- The first failure -------------------------------------------------------------------

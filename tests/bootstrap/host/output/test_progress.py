@@ -13,8 +13,8 @@ def watched(*events: tuple[float, str], until: float, every: float = 0.5) -> Pro
     while now <= until:
         progress.look(1000 + now)
         while waiting and waiting[0][0] <= now:
-            _, what = waiting.pop(0)
-            progress.step([0]) if what == "step" else progress.line()
+            _, kind = waiting.pop(0)
+            progress.step([0]) if kind == "step" else progress.line()
         now += every
     return progress
 

@@ -20,9 +20,9 @@ from bootstrap.host.output.unread import main as add_unread
 from railhead.documents.runs.run import Metric, RunDocument
 
 
-def progress(step: int, at: int) -> bytes:
+def progress(step: int, seconds: int) -> bytes:
     """A record and a line, printed so many seconds after 1970."""
-    time = b"\x19%d\x19" % (at * 1_000_000)
+    time = b"\x19%d\x19" % (seconds * 1_000_000)
     return time + b'@railhead {"kind": "progress", "step": %d}\x1estep %d' % (step, step)
 
 
@@ -32,8 +32,8 @@ def broken_off(folder: Path, run: RunDocument, read: bytes, unread: bytes) -> No
         (folder / name).mkdir()
     json_file.save(str(folder / "run.json"), run)
     output, kept = RunOutput(str(folder), run, (), WriteErrors()), KeptOutput(str(folder), 0)
-    for part in (read, unread):
-        kept.add(part)
+    for data in (read, unread):
+        kept.add(data)
     os.write(output.source.descriptor, b"[1,0]<stdout>:" + framed(read))
     process: Any = SimpleNamespace(returncode=0)
     output.read(process)
@@ -68,8 +68,8 @@ def test_numbers_in_it_are_found_and_count_on(
     broken_off(tmp_path, run, progress(1, 1000) + b"\x1e", progress(2, 1001) + b"\x1e")
     add_unread(str(tmp_path))
     lines = map(json.loads, (tmp_path / "results/metrics.jsonl").read_text().splitlines())
-    found = [(line["value"], line["number"]) for line in lines if line["kind"] == "metric"]
-    assert found == [(1.0, 1), (2.0, 2)]
+    values = [(line["value"], line["number"]) for line in lines if line["kind"] == "metric"]
+    assert values == [(1.0, 1), (2.0, 2)]
 
 
 @pytest.mark.parametrize("secrets", [(), ("TOKEN",)])

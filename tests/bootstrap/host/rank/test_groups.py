@@ -38,8 +38,8 @@ def packages(
 
     def make(module: str, name: str) -> Any:
         folder = tmp_path
-        for part in module.split(".")[:-1]:
-            folder = folder / part
+        for package in module.split(".")[:-1]:
+            folder = folder / package
             folder.mkdir(exist_ok=True)
             (folder / "__init__.py").write_text("")
         *owners, function = name.split(".")
@@ -49,10 +49,10 @@ def packages(
         (folder / f"{module.rpartition('.')[2]}.py").write_text(text)
 
         def call() -> Any:
-            found: Any = importlib.import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-            return found(object())
+            target: Any = importlib.import_module(module)
+            for attribute in name.split("."):
+                target = getattr(target, attribute)
+            return target(object())
 
         return call
 

@@ -46,7 +46,7 @@ print("found", json.dumps([found[port] for port in ports]))
 
 
 @pytest.mark.parametrize(
-    "given, becomes",
+    "sockaddr, becomes",
     [
         (ALL_4, ALL_4[:4] + OURS + ALL_4[8:]),
         (ALL_6, ALL_6[:8] + MAPPED + OURS + ALL_6[24:]),
@@ -57,8 +57,8 @@ print("found", json.dumps([found[port] for port in ports]))
         (b"\1",) * 2,
     ],
 )
-def test_only_all_addresses_of_the_port_are_changed(given: bytes, becomes: bytes) -> None:
-    assert changed(given, OURS, 4000) == becomes
+def test_only_all_addresses_of_the_port_are_changed(sockaddr: bytes, becomes: bytes) -> None:
+    assert changed(sockaddr, OURS, 4000) == becomes
 
 
 def test_an_address_of_ipv6_is_for_sockets_of_ipv6_only() -> None:
@@ -69,10 +69,10 @@ def test_an_address_of_ipv6_is_for_sockets_of_ipv6_only() -> None:
 
 def listeners(python: str, address: str) -> list[str]:
     with (
-        socket.create_server(("127.0.0.2", 0)) as one,
+        socket.create_server(("127.0.0.2", 0)) as ours,
         socket.create_server(("127.0.0.2", 0)) as other,
     ):
-        ports = [str(server.getsockname()[1]) for server in (one, other)]
+        ports = [str(server.getsockname()[1]) for server in (ours, other)]
     variables = {**os.environ, "PYTHONPATH": str(REPO), "CUDA_VISIBLE_DEVICES": "-1"}
     done = subprocess.run(
         [python, "-c", PROGRAM, address, *ports],
@@ -80,16 +80,16 @@ def listeners(python: str, address: str) -> list[str]:
     )  # fmt: skip
     lines = [line for line in done.stdout.splitlines() if line.startswith("found ")]
     assert lines, done.stderr[-2000:]
-    found: list[str] = json.loads(lines[0].removeprefix("found "))
-    return found
+    addresses: list[str] = json.loads(lines[0].removeprefix("found "))
+    return addresses
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["runtime_python", "newest_python"])
+@pytest.mark.parametrize("fixture", ["runtime_python", "newest_python"])
 def test_a_server_listens_on_the_address_of_its_rank_only(
-    request: pytest.FixtureRequest, which: str
+    request: pytest.FixtureRequest, fixture: str
 ) -> None:
-    python = request.getfixturevalue(which)
+    python = request.getfixturevalue(fixture)
     all_addresses, ours = "0" * 32, "0000000000000000FFFF0000" + "0200007F"
     assert listeners(python, "127.0.0.2") == [ours, all_addresses]
 

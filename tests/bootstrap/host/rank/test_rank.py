@@ -211,8 +211,8 @@ def test_workers_of_one_host_have_a_gpu_each_and_the_others_none(
 ) -> None:
     roles = [{"type": role, "index": 0} for role, _ in PLACES]
     hosts = [{"name": "h1", "slots": 4}, {"name": "h2", "slots": 1}]
-    found = environment(tmp_path, number, roles=roles, size=5, hosts=hosts)
-    assert found.get("CUDA_VISIBLE_DEVICES") == devices, role
+    variables = environment(tmp_path, number, roles=roles, size=5, hosts=hosts)
+    assert variables.get("CUDA_VISIBLE_DEVICES") == devices, role
 
 
 BACKGROUND = {

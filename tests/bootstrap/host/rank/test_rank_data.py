@@ -108,14 +108,14 @@ def test_the_ranks_of_a_host_download_once_and_share_its_files(store: S3, tmp_pa
     uri = "s3://ranks/files"
     inputs = [data("all", uri, "replicate", "file"), data("part", uri, "shard", "file")]
     lines = run_ranks(tmp_path, inputs, store.environ)
-    found = [found_in(one) for one in lines]
-    assert [sorted(one["all"][1]) for one in found] == [list("abcde")] * 4
-    assert [sorted(one["part"][1]) for one in found] == [list("ace")] * 2 + [list("bd")] * 2
+    seen = [found_in(text) for text in lines]
+    assert [sorted(rank["all"][1]) for rank in seen] == [list("abcde")] * 4
+    assert [sorted(rank["part"][1]) for rank in seen] == [list("ace")] * 2 + [list("bd")] * 2
     for host, ranks in (("h1", (0, 1)), ("h2", (2, 3))):
         text = "\n".join(line for rank in ranks for line in lines[rank])
         assert text.count("MB/s") == 2, "each of the two was downloaded once"
         for name in ("all", "part"):
-            (folder,) = {found[rank][name][0] for rank in ranks}
+            (folder,) = {seen[rank][name][0] for rank in ranks}
             assert Path(folder).is_relative_to(tmp_path / host / ".railhead/data")
 
 
@@ -135,20 +135,20 @@ def sharded_streams(folder: Path) -> list[Any]:
 def test_each_rank_has_a_stream_of_its_own(store: S3, tmp_path: Path) -> None:
     whole = data("s_all", "s3://ranks/records", "replicate", "stream")
     inputs = [whole, *sharded_streams(tmp_path)]
-    found = [found_in(one) for one in run_ranks(tmp_path, inputs, store.environ)]
-    assert ["".join(one["s_all"][1]) for one in found] == ["abcde"] * 4
-    assert ["".join(one["s_part"][1]) for one in found] == ["ae", "b", "c", "d"]
-    assert ["".join(one["s_sent"][1]) for one in found] == ["ae", "c", "b", "d"]
-    folders = {value[0] for one in found for value in one.values()}
+    seen = [found_in(text) for text in run_ranks(tmp_path, inputs, store.environ)]
+    assert ["".join(rank["s_all"][1]) for rank in seen] == ["abcde"] * 4
+    assert ["".join(rank["s_part"][1]) for rank in seen] == ["ae", "b", "c", "d"]
+    assert ["".join(rank["s_sent"][1]) for rank in seen] == ["ae", "c", "b", "d"]
+    folders = {value[0] for inputs_seen in seen for value in inputs_seen.values()}
     assert len(folders) == 12
 
 
 def test_workers_alone_share_the_streams(store: S3, tmp_path: Path) -> None:
     roles = [{"type": role, "index": 0} for role in ("chief", "worker", "ps", "worker")]
     inputs = sharded_streams(tmp_path)
-    found = [found_in(one) for one in run_ranks(tmp_path, inputs, store.environ, roles=roles)]
+    seen = [found_in(text) for text in run_ranks(tmp_path, inputs, store.environ, roles=roles)]
     for name in ("s_part", "s_sent"):
-        assert ["".join(found[rank][name][1]) for rank in (1, 3)] == ["ace", "bd"]
+        assert ["".join(seen[rank][name][1]) for rank in (1, 3)] == ["ace", "bd"]
 
 
 def test_data_that_is_on_all_hosts_is_divided_and_what_was_sent_is_not(tmp_path: Path) -> None:

@@ -110,22 +110,22 @@ def test_ranks_of_more_slots_than_cores_have_one_thread(monkeypatch: pytest.Monk
 def test_what_mpirun_has_set_for_jax_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """With Open MPI 4.1 MPI itself reads it."""
     monkeypatch.setenv("OMPI_MCA_orte_hnp_uri", "7.0;tcp://10.0.1.1:9")
-    found = rank_launcher.variables(run_of("jax", HOSTS, "10.0.1.1:23001"), 3)
-    assert found == JAX | {"OMPI_MCA_orte_hnp_uri": "7.0;tcp://10.0.1.1:9"}
+    variables = rank_launcher.variables(run_of("jax", HOSTS, "10.0.1.1:23001"), 3)
+    assert variables == JAX | {"OMPI_MCA_orte_hnp_uri": "7.0;tcp://10.0.1.1:9"}
 
 
 @pytest.mark.parametrize(
-    ("given", "before"),
+    ("environment", "before"),
     [
         ({}, ""),
         ({"no_proxy": "a.example,b"}, "a.example,b,"),
         ({"no_proxy": "a", "no_grpc_proxy": "b"}, "b,"),
     ],
 )
-def test_ranks_reach_each_other_without_a_proxy(given: dict[str, str], before: str) -> None:
+def test_ranks_reach_each_other_without_a_proxy(environment: dict[str, str], before: str) -> None:
     """gRPC would send what TensorFlow and JAX say to each other to the proxy for downloads."""
     run = run_of("jax", HOSTS, "10.0.1.1:23001")
-    assert rank_launcher.without_proxy(run, given) == f"{before}10.0.1.1,10.0.1.2"
+    assert rank_launcher.without_proxy(run, environment) == f"{before}10.0.1.1,10.0.1.2"
 
 
 @pytest.mark.parametrize("launcher", ["horovod", "tensorflow"])
@@ -198,7 +198,7 @@ def test_rank_0_of_pytorch_keeps_its_store_until_all_others_have_ended(
     address = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::"}[family]
     with socket.create_server((address, 0), family=family, dualstack_ipv6=address == "::") as store:
         port = store.getsockname()[1]
-        own = socket.create_connection(("127.0.0.1", port))
+        self_connection = socket.create_connection(("127.0.0.1", port))
         server_side = [store.accept()[0]]
         assert rank_launcher.peers_at(port) == 0
         argv = [sys.executable, "-c", PEER, str(port)]
@@ -220,5 +220,5 @@ def test_rank_0_of_pytorch_keeps_its_store_until_all_others_have_ended(
         monkeypatch.setattr("time.sleep", end_one)
         rank_launcher.leave_together(run_of("torch", HOSTS, f"127.0.0.1:{port}"))
         assert seen == [2, 1]
-        for one in (own, *server_side):
-            one.close()
+        for connection in (self_connection, *server_side):
+            connection.close()

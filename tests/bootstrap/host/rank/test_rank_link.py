@@ -85,10 +85,10 @@ def test_a_chief_that_reads_nothing_is_not_cut_off() -> None:
             with pytest.raises(BlockingIOError):
                 while True:
                     sender.send(b"x" * 65536)
-            own = {str(Path(f"/proc/self/fd/{sender.fileno()}").readlink())}
+            sockets = {str(Path(f"/proc/self/fd/{sender.fileno()}").readlink())}
 
             def answered() -> bool:
-                return rank_link.most_tries(Path("/proc/self/net/tcp").read_text(), own) == 0
+                return rank_link.most_tries(Path("/proc/self/net/tcp").read_text(), sockets) == 0
 
             pause = threading.Event()
             for _ in range(50):
@@ -141,14 +141,14 @@ time.sleep(600)
 
 def marked(folder: Path) -> list[int]:
     """The processes that work in the folder of the run."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             if (path / "cwd").readlink().is_relative_to(folder):
-                found.append(int(path.name))
+                pids.append(int(path.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def test_the_helper_of_a_host_that_is_cut_off_ends_all_of_the_run_there(tmp_path: Path) -> None:

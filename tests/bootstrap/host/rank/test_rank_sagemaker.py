@@ -43,8 +43,8 @@ print("FOUND", json.dumps(found))
 
 def found_in(text: str) -> dict[str, str]:
     line = next(line for line in text.splitlines() if line.startswith("FOUND "))
-    found: dict[str, str] = json.loads(line[6:])
-    return found
+    seen: dict[str, str] = json.loads(line[6:])
+    return seen
 
 
 @pytest.fixture
@@ -66,23 +66,23 @@ def test_a_script_written_for_sagemaker_runs_unchanged(
     for number in (0, 1, 0):
         done = rank(tmp_path, number=number)
         assert done.returncode == 0, done.stdout
-    found = found_in(done.stdout)
+    seen = found_in(done.stdout)
     results = tmp_path / "results"
     assert (results / "model/model.txt").read_text() == "0.5"
     assert (results / "output/data/loss.txt").read_text() == "0.1"
-    assert json.loads(found["SM_CHANNELS"]) == ["eval", "train"]
-    assert found["SM_CHANNEL_TRAIN"] == found["SM_CHANNEL_EVAL"] == str(tmp_path / "data")
-    assert (json.loads(found["SM_HOSTS"]), found["SM_CURRENT_HOST"]) == (["a", "b"], "a")
-    assert found["SM_MODEL_DIR"] == str(results / "model")
-    assert found["SM_OUTPUT_DIR"] == str(results / "output")
-    assert int(found["SM_NUM_CPUS"]) >= 1 and int(found["SM_NUM_GPUS"]) >= 0
-    assert found["SM_NETWORK_INTERFACE_NAME"] == "ens5"
+    assert json.loads(seen["SM_CHANNELS"]) == ["eval", "train"]
+    assert seen["SM_CHANNEL_TRAIN"] == seen["SM_CHANNEL_EVAL"] == str(tmp_path / "data")
+    assert (json.loads(seen["SM_HOSTS"]), seen["SM_CURRENT_HOST"]) == (["a", "b"], "a")
+    assert seen["SM_MODEL_DIR"] == str(results / "model")
+    assert seen["SM_OUTPUT_DIR"] == str(results / "output")
+    assert int(seen["SM_NUM_CPUS"]) >= 1 and int(seen["SM_NUM_GPUS"]) >= 0
+    assert seen["SM_NETWORK_INTERFACE_NAME"] == "ens5"
     hps = {"epochs": 3, "learning_rate": 0.5, "name": "a b", "augment": True}
     hps["model_dir"] = str(results / "model")
-    assert json.loads(found["SM_HPS"]) == hps
-    assert (found["SM_HP_EPOCHS"], found["SM_HP_NAME"]) == ("3", "a b")
-    assert json.loads(found["SM_USER_ARGS"]) == [*args, "--model_dir", str(results / "model")]
-    training = json.loads(found["SM_TRAINING_ENV"])
+    assert json.loads(seen["SM_HPS"]) == hps
+    assert (seen["SM_HP_EPOCHS"], seen["SM_HP_NAME"]) == ("3", "a b")
+    assert json.loads(seen["SM_USER_ARGS"]) == [*args, "--model_dir", str(results / "model")]
+    training = json.loads(seen["SM_TRAINING_ENV"])
     assert training["hyperparameters"] == hps
     assert training["channel_input_dirs"] == {n: str(tmp_path / "data") for n in ("train", "eval")}
     config = tmp_path / "input/config"
@@ -102,20 +102,20 @@ def test_hyperparameters_that_were_given_as_a_dict_keep_their_types(
     tmp_path: Path, sdk: int
 ) -> None:
     args = {2: ("--flag", "False", "--text", "-b 4"), 3: ("--flag", "false", "--text", "-b 4")}
-    given = {"flag": False, "text": "-b 4"}
+    hyperparameters = {"flag": False, "text": "-b 4"}
     program = {**script(tmp_path, ASKS, "train.py", *args[sdk]), "sagemaker": True}
-    program |= {"sagemaker_sdk": sdk, "hyperparameters": json.dumps(given)}
+    program |= {"sagemaker_sdk": sdk, "hyperparameters": json.dumps(hyperparameters)}
     lay_out(tmp_path, program, hosts=[{"name": "a", "slots": 1}], run_id="r")
     done = rank(tmp_path)
     assert done.returncode == 0, done.stdout
-    found = found_in(done.stdout)
+    seen = found_in(done.stdout)
     model = str(tmp_path / "results/model")
     added = {"model_dir": model} if sdk == 2 else {}
-    assert json.loads(found["SM_HPS"]) == {**given, **added}
-    assert json.loads(found["SM_TRAINING_ENV"])["hyperparameters"] == {**given, **added}
-    assert (found["SM_HP_FLAG"], found["SM_HP_TEXT"]) == ("false", "-b 4")
-    assert json.loads(found["args"])[:4] == list(args[sdk])
-    assert found.get("SM_SOURCE_DIR") == (str(tmp_path / "work") if sdk == 3 else None)
+    assert json.loads(seen["SM_HPS"]) == {**hyperparameters, **added}
+    assert json.loads(seen["SM_TRAINING_ENV"])["hyperparameters"] == {**hyperparameters, **added}
+    assert (seen["SM_HP_FLAG"], seen["SM_HP_TEXT"]) == ("false", "-b 4")
+    assert json.loads(seen["args"])[:4] == list(args[sdk])
+    assert seen.get("SM_SOURCE_DIR") == (str(tmp_path / "work") if sdk == 3 else None)
     sent = json.loads((tmp_path / "input/config/hyperparameters.json").read_text())
     assert sent["text"] == ('"-b 4"' if sdk == 2 else "-b 4")
 
@@ -144,6 +144,6 @@ def test_a_host_that_an_elastic_run_is_without_is_not_one_of_sagemakers(tmp_path
     hosts = tuple(RunHost(name, "10.0.0.1", None, int(name != "b")) for name in "abc")
     run = run_document(hosts=hosts, size=2, elastic=1)
     place = RankPlace(str(tmp_path), (1, 2), (0, 1), (2, 3))
-    found = environment(run, Script("script", "train.py"), place, {})
-    assert (found["hosts"], found["current_host"]) == (["a", "c"], "c")
-    assert found["resource_config"]["hosts"] == ["a", "c"]
+    variables = environment(run, Script("script", "train.py"), place, {})
+    assert (variables["hosts"], variables["current_host"]) == (["a", "c"], "c")
+    assert variables["resource_config"]["hosts"] == ["a", "c"]

@@ -97,9 +97,9 @@ class Attempts:
     def spares(self) -> list[int]:
         """The pids of the spare, and of nothing else."""
         name = end_processes.SPARE
-        found = [p for p in Path("/proc").glob("[0-9]*") if self._of(p, "comm").strip() == name]
+        processes = [p for p in Path("/proc").glob("[0-9]*") if self._of(p, "comm").strip() == name]
         run = f"RAILHEAD_RUN={self.run_id}\0"
-        return [int(p.name) for p in found if run in self._of(p, "environ")]
+        return [int(p.name) for p in processes if run in self._of(p, "environ")]
 
     @staticmethod
     def _of(process: Path, name: str) -> str:
@@ -173,8 +173,8 @@ def test_a_program_may_have_our_modules_but_none_of_the_spare(
 
 @pytest.mark.parametrize("launcher", ["torch", "jax"])
 def test_a_spare_keeps_the_framework_of_the_launcher(attempts: Attempts, launcher: str) -> None:
-    own = {"launcher": launcher, "coordinator": "127.0.0.1:9"}
-    attempts.lay_out(SCRIPT.replace("tensorflow", launcher), **own)
+    document = {"launcher": launcher, "coordinator": "127.0.0.1:9"}
+    attempts.lay_out(SCRIPT.replace("tensorflow", launcher), **document)
     attempts.kill_first()
     assert attempts.second() == (0, True)
 
@@ -371,8 +371,8 @@ def test_a_sweep_between_attempts_leaves_the_spare_alone(attempts: Attempts) -> 
     attempts.start()
     until(lambda: " MB on this host" in attempts.out(0))
     (spare,) = attempts.spares()
-    left = end_processes.end_run(attempts.run_id, kept=end_processes.SPARE)
-    assert left.left == () and attempts.spares() == [spare]
+    swept = end_processes.end_run(attempts.run_id, kept=end_processes.SPARE)
+    assert swept.left == () and attempts.spares() == [spare]
     assert end_processes.end_run(attempts.run_id).ended == 0, "always ended so: not counted"
     until(lambda: not attempts.spares())
 

@@ -85,8 +85,8 @@ def test_the_key_has_no_file_during_a_run_and_the_agent_has_it(
     process, socket = running
     assert not host.key.exists() and host.fact() == host.public.strip()
     assert host.keys_of(socket).split()[:2] == host.public.split()[:2]
-    found = [p for p in host.home.rglob("*") if p.is_file() and p.read_bytes() == host.text]
-    assert not found
+    copies = [p for p in host.home.rglob("*") if p.is_file() and p.read_bytes() == host.text]
+    assert not copies
     pid = int(host.held.read_text().split()[0])
     assert Path(f"/proc/{pid}/comm").read_text() == "railhead-key\n"
     assert Path(f"/proc/{pid}/environ").stat().st_uid == 0, "only root can look into it"

@@ -17,8 +17,8 @@ from railhead.money.table import shipped
 
 
 def prices(region: str, machine: str = "g4dn.xlarge", *, spot: bool = False) -> Any:
-    wanted = HostSpec("aws", region, machine, spot=spot)
-    return encode(host.documented(host.parts_of(wanted, shipped("aws")), 1).parts)
+    host_spec = HostSpec("aws", region, machine, spot=spot)
+    return encode(host.documented(host.parts_of(host_spec, shipped("aws")), 1).parts)
 
 
 def test_the_result_has_the_price_of_the_hosts_for_its_seconds(home: Path) -> None:

@@ -256,14 +256,14 @@ def runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("run, left", [("r1", ["r2"]), ("all", [])])
+@pytest.mark.parametrize("run, remaining", [("r1", ["r2"]), ("all", [])])
 def test_no_secret_and_no_temporary_file_outlives_its_run(
-    runs: Path, home: Path, run: str, left: list[str]
+    runs: Path, home: Path, run: str, remaining: list[str]
 ) -> None:
     made = {link: link.readlink() for link in runs.glob("*/[mt]*")}
     sweep(run)
-    assert sorted(p.parent.parent.name for p in runs.glob("*/memory/secrets-0.json")) == left
-    assert {link.parent.name for link, folder in made.items() if folder.exists()} == {*left}
+    assert sorted(p.parent.parent.name for p in runs.glob("*/memory/secrets-0.json")) == remaining
+    assert {link.parent.name for link, folder in made.items() if folder.exists()} == {*remaining}
 
 
 def test_every_agent_removes_what_runs_left_that_were_killed(
@@ -277,8 +277,8 @@ def test_every_agent_removes_what_runs_left_that_were_killed(
     made = {link: link.readlink() for link in runs.glob("*/[mt]*")}
     start(PLAIN, run="r2")
     Agent(home).process.communicate(timeout=30)
-    left = {link.parent.name for link, folder in made.items() if folder.exists()}
-    assert left == {"r2", "r3"}
+    remaining = {link.parent.name for link, folder in made.items() if folder.exists()}
+    assert remaining == {"r2", "r3"}
     sweep("all")
 
 

@@ -66,9 +66,9 @@ def test_a_killed_supervisor_leaves_its_outputs_in_the_manifest(home: Path) -> N
     wait_until((run.folder / "work/made").exists)
     process.kill()
     process.wait()
-    found = {entry["path"] for entry in remote_manifest(str(run.folder))["files"]}
-    assert {"work/ckpt/w.h5", "work/made"} <= found
-    assert "work/shipped" not in found
+    paths = {entry["path"] for entry in remote_manifest(str(run.folder))["files"]}
+    assert {"work/ckpt/w.h5", "work/made"} <= paths
+    assert "work/shipped" not in paths
 
 
 def test_a_link_that_replaces_a_file_is_not_followed(tmp_path: Path) -> None:

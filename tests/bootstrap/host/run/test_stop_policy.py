@@ -58,8 +58,8 @@ TABLE: dict[str, tuple[int | None, dict[str, Any], tuple[str, float | None]]] = 
 def test_the_next_step(
     keep: int | None, seen: dict[str, Any], step: tuple[str, float | None]
 ) -> None:
-    found = decide(StopRule(keep), Situation(**{"now": 1000.0, "ended": 1000.0, **seen}))
-    assert (found.kind, found.until) == step
+    action = decide(StopRule(keep), Situation(**{"now": 1000.0, "ended": 1000.0, **seen}))
+    assert (action.kind, action.until) == step
 
 
 @pytest.mark.parametrize("state", [OK, BAD, CANCELLED])

@@ -39,8 +39,8 @@ AT_LEAST, AT_MOST = Threshold("accuracy", "min", 0.9), Threshold("loss", "max", 
     ],
 )
 def test_an_evaluation_is_judged(evaluation: dict[str, Any], failed: list[str]) -> None:
-    found = judged(Reported(evaluation), [AT_LEAST, AT_MOST])
-    assert found == Judgement((AT_LEAST, AT_MOST), tuple(failed), not failed)
+    judgement = judged(Reported(evaluation), [AT_LEAST, AT_MOST])
+    assert judgement == Judgement((AT_LEAST, AT_MOST), tuple(failed), not failed)
 
 
 def test_without_a_threshold_nothing_has_passed() -> None:
@@ -52,9 +52,11 @@ def test_without_a_threshold_nothing_has_passed() -> None:
 @pytest.mark.parametrize("metric", ["f1", "precision", "recall", "auc", "accuracy"])
 def test_a_figure_of_all_classes_is_not_judged_without_samples_of_one(metric: str) -> None:
     values = {metric: 1.0, "missing_classes": ["no", "yes"]}
-    found = judged(Reported(values), [Threshold(metric, "min", 0.9)])
-    assert found.passed is (metric == "accuracy")
-    assert all("classes no, yes" in why and f"--min {metric}=0.9" in why for why in found.failed)
+    judgement = judged(Reported(values), [Threshold(metric, "min", 0.9)])
+    assert judgement.passed is (metric == "accuracy")
+    assert all(
+        "classes no, yes" in why and f"--min {metric}=0.9" in why for why in judgement.failed
+    )
 
 
 def test_what_a_program_judges_itself_stays_failed() -> None:

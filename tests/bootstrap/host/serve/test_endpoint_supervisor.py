@@ -78,8 +78,8 @@ class Endpoint(SupervisedEndpoint):
     def get(self, path: str) -> bytes:
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with direct.open(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
-            found: bytes = answer.read()
-            return found
+            body: bytes = answer.read()
+            return body
 
     def listens(self) -> bool:
         with socket.socket() as probe:
@@ -269,16 +269,16 @@ def test_the_machine_is_left_to_a_run_that_still_stops_machines(home: Path) -> N
     assert endpoint.state["machine"] == "left to a run" and not (home / "stopped").exists()
 
 
-@pytest.mark.parametrize(("age", "left"), [(1.0, True), (60.0, False)])
-def test_the_machine_is_left_to_an_endpoint_that_lives(home: Path, age: float, left: bool) -> None:
+@pytest.mark.parametrize(("age", "kept"), [(1.0, True), (60.0, False)])
+def test_the_machine_is_left_to_an_endpoint_that_lives(home: Path, age: float, kept: bool) -> None:
     endpoint, other = over(home), home / ".railhead/endpoints/other"
     other.mkdir()
     state = {"state": "ready", "pid": 2, "heartbeat": time.time() - age}
     (other / "state.json").write_text(json.dumps(state))
     with endpoint.runs() as process:
         process.wait(30)
-    assert (endpoint.state["machine"] == "left to endpoint other") is left
-    assert (home / "stopped").exists() is not left
+    assert (endpoint.state["machine"] == "left to endpoint other") is kept
+    assert (home / "stopped").exists() is not kept
 
 
 def test_an_endpoint_that_ends_does_not_keep_its_own_machine(

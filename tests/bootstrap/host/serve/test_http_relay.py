@@ -52,10 +52,10 @@ def client_of(relay: Relay) -> socket.socket:
 
 def received(connection: socket.socket, end: bytes = b"") -> bytes:
     """What comes until this end, or until the connection closes."""
-    found = b""
-    while not (end and found.endswith(end)) and (data := connection.recv(1 << 16)):
-        found += data
-    return found
+    received = b""
+    while not (end and received.endswith(end)) and (data := connection.recv(1 << 16)):
+        received += data
+    return received
 
 
 def test_each_request_has_a_connection_of_its_own() -> None:
@@ -99,14 +99,14 @@ def test_a_refused_request_does_not_reach_the_server(request_: bytes, status: in
             server.accept()
 
 
-@pytest.mark.parametrize("part", [b"", b"GET / HT", POST + b"Content-Length: 2\r\n\r\na"])
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", POST + b"Content-Length: 2\r\n\r\na"])
 def test_a_request_that_does_not_arrive_is_given_up(
-    part: bytes, monkeypatch: pytest.MonkeyPatch
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HEAD_SECONDS", "BODY_SECONDS"):
         monkeypatch.setattr(http_relay, name, 0.2)
     with relayed() as (_, relay), client_of(relay) as client:
-        client.sendall(part)
+        client.sendall(sent)
         assert received(client).split()[1] == b"408"
 
 

@@ -47,10 +47,10 @@ def test_a_page_of_another_site_is_refused(headers: dict[str, str], status: int)
 @pytest.mark.parametrize(("headers", "status"), CASES, ids=str)
 def test_tensorboard_answers_no_page_of_another_site(headers: dict[str, str], status: int) -> None:
     """Its application in the form that its server gets."""
-    found: list[str] = []
+    status_lines: list[str] = []
 
     def start_response(line: str, _: Any) -> None:
-        found.append(line)
+        status_lines.append(line)
 
     def application(environ: Any, start: Any) -> list[bytes]:
         start("200 OK", [])
@@ -59,5 +59,5 @@ def test_tensorboard_answers_no_page_of_another_site(headers: dict[str, str], st
     names = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in headers}
     environ = {names[name]: value for name, value in headers.items()}
     body = b"".join(checked(application)(environ, start_response))
-    assert [int(line.split()[0]) for line in found] == [status]
+    assert [int(line.split()[0]) for line in status_lines] == [status]
     assert (body == b"curves") == (status == 200)

@@ -100,8 +100,8 @@ def test_it_serves_on_the_endpoints_port_and_nowhere_else(endpoint: Endpoint) ->
     with endpoint.runs():
         endpoint.wait("ready", version=1)
         assert endpoint.call({"instances": [[1, 2]]}) == {"predictions": [[2, 4]]}
-        own = Path(f"/proc/{endpoint.server()}/ns/net").readlink()
-        assert own != Path("/proc/self/ns/net").readlink()
+        network = Path(f"/proc/{endpoint.server()}/ns/net").readlink()
+        assert network != Path("/proc/self/ns/net").readlink()
         new = {port for port in listening() - before if port in (8500, 8501)}
         assert not new, "the server listens in the network of the host"
 
@@ -116,8 +116,8 @@ def test_many_requests_at_once_are_answered_and_large_ones_arrive(endpoint: Endp
     rows = [[number] * 1000 for number in range(96)]
     with endpoint.runs(), ThreadPoolExecutor(32) as threads:
         endpoint.wait("ready")
-        found = list(threads.map(lambda row: endpoint.call({"instances": [row] * 20}), rows))
-    assert [answer["predictions"][19][999] for answer in found] == [2 * n for n in range(96)]
+        answers = list(threads.map(lambda row: endpoint.call({"instances": [row] * 20}), rows))
+    assert [answer["predictions"][19][999] for answer in answers] == [2 * n for n in range(96)]
 
 
 def test_a_new_version_takes_over_and_a_broken_one_is_named(endpoint: Endpoint) -> None:
@@ -207,16 +207,16 @@ def operator(home: Path, tmp_path: Path) -> Iterator[Operator]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "saved_model.pb").write_text(name)
     (tmp_path / "m.keras").touch()
-    found = Operator(home, tmp_path, tmp_path / "caches")
-    yield found
+    operator = Operator(home, tmp_path, tmp_path / "caches")
+    yield operator
     if (home / ".railhead/deployed/m.json").exists():
-        found.fab("undeploy", "m").ended(0)
+        operator.fab("undeploy", "m").ended(0)
 
 
 def deploy(operator: Operator, *args: str) -> Done:
     path = f"{STANDIN.parent}{os.pathsep}{os.environ['PATH']}"
-    given = ("deploy", "--here", "--trust-model", "--name", "m", "--server", "tensorflow-serving")
-    return operator.fab(*given, *args, env={"PATH": path})
+    command = ("deploy", "--here", "--trust-model", "--name", "m", "--server", "tensorflow-serving")
+    return operator.fab(*command, *args, env={"PATH": path})
 
 
 def test_deploy_uses_the_program_of_this_machine(operator: Operator, own_networks: None) -> None:
@@ -250,8 +250,8 @@ def here(
 def test_a_port_in_use_is_refused_before_anything_is_there(here: Path, home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        found = refusal(server="tensorflow-serving", model="one", port=str(port))
-    assert f"port {port} of" in found and "next: the same command without --port" in found
+        message = refusal(server="tensorflow-serving", model="one", port=str(port))
+    assert f"port {port} of" in message and "next: the same command without --port" in message
     assert not (home / ".railhead/deployed/m.json").exists()
     assert not (home / ".railhead/endpoints").exists()
 
@@ -259,11 +259,11 @@ def test_a_port_in_use_is_refused_before_anything_is_there(here: Path, home: Pat
 def test_deploy_refuses_what_the_program_cannot_serve(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = refusal(server="tensorflow-serving", model="m.keras")
-    assert "serves a SavedModel" in found and "next: fab deploy" in found
+    message = refusal(server="tensorflow-serving", model="m.keras")
+    assert "serves a SavedModel" in message and "next: fab deploy" in message
     monkeypatch.setenv("PATH", os.environ["PATH"].removeprefix(f"{STANDIN.parent}{os.pathsep}"))
-    found = refusal(server="tensorflow-serving", model="one")
-    assert "has no tensorflow_model_server" in found
+    message = refusal(server="tensorflow-serving", model="one")
+    assert "has no tensorflow_model_server" in message
     assert "'triton' is not one of railhead, tensorflow-serving" in refusal(
         server="triton", model="one"
     )

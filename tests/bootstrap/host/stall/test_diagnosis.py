@@ -200,15 +200,15 @@ CASES: dict[str, tuple[list[Sample | None], tuple[int, ...], int, str]] = {
 def test_the_rank_that_is_behind_is_named_with_its_line(
     ranks: list[Sample | None], behind: tuple[int, ...], factor: int, words: str
 ) -> None:
-    found = of_case(ranks)
-    assert (found.stall.behind, found.factor) == (behind, factor), found.stall.text
-    assert words in found.stall.text
-    assert {place.rank for place in found.stall.places} == {0, 1, 2}
+    diagnosis = of_case(ranks)
+    assert (diagnosis.stall.behind, diagnosis.factor) == (behind, factor), diagnosis.stall.text
+    assert words in diagnosis.stall.text
+    assert {place.rank for place in diagnosis.stall.places} == {0, 1, 2}
 
 
 def of_case(ranks: list[Sample | None]) -> Diagnosis:
-    samples = {n: replace(one, rank=n) for n, one in enumerate(ranks) if one}
-    ended = [n for n, one in enumerate(ranks) if one is None]
+    samples = {n: replace(sample, rank=n) for n, sample in enumerate(ranks) if sample}
+    ended = [n for n, sample in enumerate(ranks) if sample is None]
     return diagnosed(RUN, samples, seconds=74, ended=ended, source=text_of)
 
 
@@ -226,25 +226,27 @@ def text_of(file: str, line: int) -> str:
 
 def by_rank(*samples: Sample) -> Mapping[int, Sample]:
     """The samples of the first ranks."""
-    return {number: replace(one, rank=number) for number, one in enumerate(samples)}
+    return {number: replace(sample, rank=number) for number, sample in enumerate(samples)}
 
 
 def test_a_host_that_does_not_answer_is_behind() -> None:
     samples = by_rank(sample(ALLREDUCE), sample(ALLREDUCE))
-    found = diagnosed(RUN, samples, seconds=74, unreachable={"h2": "no answer within 30 seconds"})
-    assert (found.stall.behind, found.factor) == ((2,), LIKELY)
-    assert "does not answer (no answer within 30 seconds)" in found.stall.text
+    diagnosis = diagnosed(
+        RUN, samples, seconds=74, unreachable={"h2": "no answer within 30 seconds"}
+    )
+    assert (diagnosis.stall.behind, diagnosis.factor) == ((2,), LIKELY)
+    assert "does not answer (no answer within 30 seconds)" in diagnosis.stall.text
     hosts = {"h1": "no route", "h2": "no route"}
     alone = diagnosed(RUN, {}, seconds=74, unreachable=hosts)
-    assert alone.stall.behind == () and found.why != alone.why
+    assert alone.stall.behind == () and diagnosis.why != alone.why
 
 
 def test_a_rank_that_has_not_ended_and_is_not_found_is_not_surely_behind() -> None:
     """A script may give its processes another name."""
     samples = {n: replace(sample(ALLREDUCE), rank=n) for n in (0, 2)}
-    found = diagnosed(RUN, samples, seconds=74)
-    assert (found.stall.behind, found.factor) == ((1,), LIKELY)
-    assert "without an answer (its process was not found)" in found.stall.text
+    diagnosis = diagnosed(RUN, samples, seconds=74)
+    assert (diagnosis.stall.behind, diagnosis.factor) == ((1,), LIKELY)
+    assert "without an answer (its process was not found)" in diagnosis.stall.text
     assert diagnosed(RUN, {}, seconds=74).factor == POSSIBLE
 
 
@@ -252,8 +254,8 @@ def test_servers_are_not_behind_unless_they_are_stopped() -> None:
     run = replace(RUN, roles=(Role("chief", 0), Role("ps", 0), Role("worker", 0)))
     chief = sample(stack(at(20, f"{SITE}tensorflow/python/distribute/coordinator/"
                                 "cluster_coordinator.py:547 wait")))  # fmt: skip
-    found = diagnosed(run, by_rank(chief, sample(SERVES), sample(SERVES)), seconds=74)
-    assert found.stall.behind == () and found.factor == LIKELY
+    diagnosis = diagnosed(run, by_rank(chief, sample(SERVES), sample(SERVES)), seconds=74)
+    assert diagnosis.stall.behind == () and diagnosis.factor == LIKELY
     lost = diagnosed(run, by_rank(chief, sample("", state="T"), sample(SERVES)), seconds=74)
     assert (lost.stall.behind, lost.factor) == ((1,), SURE)
 
@@ -263,16 +265,16 @@ def test_the_collective_is_that_of_horovods_last_warning() -> None:
     warnings = ["Missing ranks:", "2: [HorovodBroadcast_weights_1]", "Missing ranks:"]
     warnings += ["1: [HorovodAllreduce_grads_7, HorovodAllreduce_grads_8]"]
     samples = by_rank(sample(FIT), sample(OPEN), sample(FIT))
-    found = diagnosed(RUN, samples, seconds=74, warnings=warnings)
-    assert "ranks 0, 2 wait for it in allreduce" in found.stall.text
+    diagnosis = diagnosed(RUN, samples, seconds=74, warnings=warnings)
+    assert "ranks 0, 2 wait for it in allreduce" in diagnosis.stall.text
 
 
 @bounded(200)
 @given(st.text('File "train.py", line 12 in\nCurrent thread 0x00: (most recent call first):\n\0é'))
 def test_whatever_a_rank_writes_is_read(text: str) -> None:
     parsed(text)
-    found = diagnosed(RUN, by_rank(*[sample(text)] * 3), seconds=74)
-    assert found.stall.text
+    diagnosis = diagnosed(RUN, by_rank(*[sample(text)] * 3), seconds=74)
+    assert diagnosis.stall.text
 
 
 def test_the_main_thread_is_the_last_one_and_long_stacks_are_cut() -> None:

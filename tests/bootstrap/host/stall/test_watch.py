@@ -56,7 +56,7 @@ def test_a_stall_is_shown_while_it_lasts_and_the_run_continues(tmp_path: Path, h
     run.running()
     wait_until(lambda: "stall" in run.read("state.json"), 60)
     stall = run.read("state.json")["stall"]
-    (place,) = [one for one in stall["places"] if one["rank"] == 1]
+    (place,) = [candidate for candidate in stall["places"] if candidate["rank"] == 1]
     assert stall["behind"] == [1] and (place["file"], place["line"]) == ("train.py", 10)
     assert stall["text"].startswith('rank 1 on a has been in train.py:10 `open(f"{pipes}/behind")')
     assert stall["text"].endswith("; ranks 0, 2 wait for it in allreduce (train.py:11)")

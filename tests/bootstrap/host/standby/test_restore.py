@@ -100,9 +100,9 @@ def test_a_run_that_is_not_restored_replaces_no_checkpoint_in_the_bucket(
     bucket = upload.destination(url)
     with pytest.raises(ConnectionError):
         restore(replace(bucket, objects=Refusing(bucket.objects, "/live-logs/")), str(second), 2)
-    part = second / "restored"
-    assert (part / "checkpoints/step").exists()
-    shutil.rmtree(part)
+    incoming = second / "restored"
+    assert (incoming / "checkpoints/step").exists()
+    shutil.rmtree(incoming)
     assert files_in(second) == before
 
     json_file.save(str(second / "takeover.json"), Taken("h1", "it was not restored"))

@@ -35,8 +35,8 @@ class Broken:
     def __getattr__(self, name: str) -> Any:
         request = getattr(self.objects, name)
 
-        def fail(*given: Any, **named: Any) -> Any:
-            answer = request(*given, **named)
+        def fail(*args: Any, **named: Any) -> Any:
+            answer = request(*args, **named)
             self.failures -= 1
             if self.failures >= 0:
                 raise ConnectionError("no answer")
@@ -82,13 +82,13 @@ def test_a_disk_that_is_full_for_a_while_does_not_end_a_takeover(
 ) -> None:
     """Neither the log nor the term can be written."""
     monkeypatch.setattr(sys, "stdout", Full())
-    part = Path(program.RUN, "term.json.part")
-    part.mkdir()  # the term cannot be written
+    partial = Path(program.RUN, "term.json.part")
+    partial.mkdir()  # the term cannot be written
     tries: list[int] = []
 
     def begin() -> object:
         if tries:
-            part.rmdir()
+            partial.rmdir()
         tries.append(1)
         return standby.begin_term()
 

@@ -164,15 +164,15 @@ def test_a_folder_that_cannot_be_listed_in_time_is_reported(home: Path) -> None:
 
 def left_over(run: Run) -> list[str]:
     """Processes that still look through a run's folder."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             text = path.read_bytes()
         except OSError:
             continue
         if b"run.closing" in text and str(run.folder).encode() in text:
-            found.append(path.parent.name)
-    return found
+            pids.append(path.parent.name)
+    return pids
 
 
 def test_a_fault_at_the_very_end_does_not_keep_the_machines(home: Path) -> None:

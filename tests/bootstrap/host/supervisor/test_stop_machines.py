@@ -287,10 +287,10 @@ def test_a_disk_that_takes_no_record_does_not_keep_the_machines(home: Path) -> N
 def test_results_and_checkpoints_are_in_the_bucket_before_a_machine_stops(home: Path) -> None:
     """And the state, with the stop in it, before the chief's own."""
     kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
-    own = (
+    notes_command = (
         f'for word; do case $word in /*) ;; *) echo "$word";; esac; done | xargs >>{home}/commands'
     )
-    kept.make_client(f"{own}; echo '{{\"files\": 1}}'")
+    kept.make_client(f"{notes_command}; echo '{{\"files\": 1}}'")
     (kept.folder / "checkpoints/step-00000001").mkdir(parents=True)
     (kept.folder / "checkpoints/step-00000001/manifest.json").write_text("{}")
     output = kept.end()

@@ -350,7 +350,7 @@ def test_what_mpirun_has_not_passed_on_is_in_log_and_metrics(home: Path) -> None
     assert run.log("rank-0").splitlines()[:2] == ["loss: 1", "loss: 2"]
     assert run.log("rank-1").splitlines()[:1] == ["loss: 1"] and "loss: 2" not in run.log("rank-1")
     records = map(json.loads, (run.folder / "results/metrics.jsonl").read_text().splitlines())
-    assert [one["value"] for one in records if one["kind"] == "metric"] == [1, 2]
+    assert [record["value"] for record in records if record["kind"] == "metric"] == [1, 2]
     assert (result["culprit"]["rank"], result["culprit"]["signal"]) == (1, 9)
 
 

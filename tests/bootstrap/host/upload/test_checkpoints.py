@@ -77,10 +77,10 @@ def test_the_newest_whole_checkpoint_comes_from_a_host(session: Session, run: Ru
     write(Path(facts.home) / ".railhead/runs/r1/checkpoints", STEPS)
     by_shell = checkpoints.on_host_without_agent(session, run)
     session.start_agent(facts.python or "")
-    found = checkpoints.on_host(session, run)
-    assert found == by_shell
-    assert found.newest == "step-00000020" and len(found.files) == 4
-    assert "step-00000020" in str(found)
+    listed = checkpoints.on_host(session, run)
+    assert listed == by_shell
+    assert listed.newest == "step-00000020" and len(listed.files) == 4
+    assert "step-00000020" in str(listed)
     checkpoints.fetch_from_host(session, run)
     assert content(run.results / "checkpoints") == NEWEST
     assert checkpoints.here(run).newest == "step-00000020"
@@ -97,11 +97,11 @@ def test_a_list_of_files_that_is_none_is_refused(line: str) -> None:
 def test_files_of_a_program_come_all(session: Session, run: Run) -> None:
     facts = session.facts()
     session.start_agent(facts.python or "")
-    own = {"backup/ckpt-1.index": "i", "a[1]*.h5": "w"}
-    write(Path(facts.home) / ".railhead/runs/r2/checkpoints", own)
+    files = {"backup/ckpt-1.index": "i", "a[1]*.h5": "w"}
+    write(Path(facts.home) / ".railhead/runs/r2/checkpoints", files)
     other = Run("r2", run.results)
     checkpoints.fetch_from_host(session, other)
-    assert content(run.results / "checkpoints") == own
+    assert content(run.results / "checkpoints") == files
 
 
 def test_the_newest_checkpoint_comes_from_the_bucket(bucket: Bucket, run: Run) -> None:
@@ -307,8 +307,8 @@ def test_a_run_continues_from_its_newest_checkpoint(
         inventory=ON_AWS, sessions={"h1": Holder("h1", *first), "h2": Holder("h2", *second)}
     )
     earlier = EarlierRun(run, ON_AWS.name, RUN, program(), run.results)
-    found: Any = resume.find_checkpoints(cluster, earlier)
-    source = found.keywords["source"]
+    restore: Any = resume.find_checkpoints(cluster, earlier)
+    source = restore.keywords["source"]
     assert source.checkpoints.place == place
     assert (source.kind, source.host) == (
         ("bucket", "") if place == IN_BUCKET else ("host", place.removeprefix("on "))
@@ -333,9 +333,9 @@ def source_in_other_cluster(run: Run, cluster: str, sessions: Mapping[str, Sessi
     """The source of the checkpoints of a run of `cluster`, in a cluster that has nothing of it."""
     here = Inventory("another", (Host("m2", "192.0.2.2"),))
     earlier = EarlierRun(run, cluster, RUN, program(), run.results)
-    found = resume.find_checkpoints(SimpleNamespace(inventory=here, sessions=sessions), earlier)  # type: ignore[arg-type]
-    assert isinstance(found, partial)
-    return found.keywords["source"]
+    restore = resume.find_checkpoints(SimpleNamespace(inventory=here, sessions=sessions), earlier)  # type: ignore[arg-type]
+    assert isinstance(restore, partial)
+    return restore.keywords["source"]
 
 
 def test_checkpoints_come_from_the_chief_of_the_cluster_where_the_run_was(

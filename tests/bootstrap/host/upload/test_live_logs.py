@@ -81,7 +81,7 @@ class Chief:
         return LogFile(str(self.folder / f"logs/{name}.log"), WriteErrors(), limit)
 
     def pieces(self) -> list[bytes]:
-        return [one for key, one in self.store.content.items() if "/live-logs/" in key]
+        return [piece for key, piece in self.store.content.items() if "/live-logs/" in key]
 
     def read(self, name: str = "rank-0") -> bucket_logs.BucketLog:
         return bucket_logs.read(Bucket(self.store), Run("r1", self.folder / "here"), name)
@@ -363,9 +363,9 @@ def test_a_chief_that_is_killed_takes_the_last_seconds_of_its_logs(
     assert (chief.folder / "logs/rank-3.log.1").exists()
     shutil.rmtree(chief.folder)
     text = chief.read("rank-3").text
-    wanted = [row.replace("s3cret-value", "[secret]") for row in rows]
-    assert text.splitlines()[:300] == wanted[:300]
-    assert sign == signal.SIGKILL or text.splitlines() == wanted
+    redacted = [row.replace("s3cret-value", "[secret]") for row in rows]
+    assert text.splitlines()[:300] == redacted[:300]
+    assert sign == signal.SIGKILL or text.splitlines() == redacted
     assert live_upload.LIVE_PAUSE <= 45
 
 

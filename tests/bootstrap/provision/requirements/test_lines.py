@@ -102,9 +102,9 @@ def test_a_file_without_an_end_is_refused(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "large").open("wb") as file:
         file.truncate(1 << 30)
-    given = str(tmp_path / name)
-    with pytest.raises(UsageError, match=f"--requirements {given}: (must|Is a dir)"):
-        read_requirements(given)
+    path = str(tmp_path / name)
+    with pytest.raises(UsageError, match=f"--requirements {path}: (must|Is a dir)"):
+        read_requirements(path)
 
 
 def test_only_one_module_starts_uv_and_pip_here() -> None:
@@ -112,14 +112,14 @@ def test_only_one_module_starts_uv_and_pip_here() -> None:
     starts = {"bootstrap/provision/uv.py", "bootstrap/provision/wheels.py"}
     on_hosts = {"bootstrap/cli/wheel.py", "bootstrap/serving/notebook.py"}
     on_hosts |= {"bootstrap/provision/apply.py", "bootstrap/provision/host_step.py"}
-    found = set()
+    modules = set()
     for path in (REPO / "bootstrap").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             texts = [e.value for e in getattr(node, "elts", []) if isinstance(e, ast.Constant)]
             if isinstance(node, ast.List) and {"pip", "venv"} & {*texts}:
-                found.add(path.relative_to(REPO).as_posix())
+                modules.add(path.relative_to(REPO).as_posix())
             if isinstance(node, ast.Name | ast.Attribute):
                 name = node.id if isinstance(node, ast.Name) else node.attr
                 if name == "find_uv_bin":
                     assert path.name == "uv.py"
-    assert found <= starts | on_hosts
+    assert modules <= starts | on_hosts

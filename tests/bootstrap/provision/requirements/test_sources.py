@@ -107,9 +107,9 @@ def test_paths_in_an_included_file_are_below_its_folder(tmp_path: Path) -> None:
     project(tmp_path / "mine")
     project(tmp_path / "more/mine")
     written(tmp_path / "more", "./mine\nsix\n-f wheels\n-c limits.txt\n-i https://index\n")
-    given = read_requirements(written(tmp_path, "tqdm\n-r more/requirements.txt\n"))
-    assert [line.place for line in given.sources] == [str(tmp_path / "more/mine")]
-    assert given.text == (
+    requirements = read_requirements(written(tmp_path, "tqdm\n-r more/requirements.txt\n"))
+    assert [line.place for line in requirements.sources] == [str(tmp_path / "more/mine")]
+    assert requirements.text == (
         f"tqdm\nsix\n-f {tmp_path}/more/wheels\n-c {tmp_path}/more/limits.txt\n-i https://index\n"
     )
 
@@ -137,7 +137,7 @@ def test_what_a_project_lists_is_resolved_with_the_rest(
     environment = with_packages(CPU, file, str(program))
     (source,) = environment.sources
     assert source.requires == LISTED[more]
-    assert environment.extra == "".join(f"# {one}\n" for one in ("tqdm", *(LISTED[more] or ())))
+    assert environment.extra == "".join(f"# {line}\n" for line in ("tqdm", *(LISTED[more] or ())))
     assert ("--requirements too" in source.note) == (LISTED[more] is None)
 
 
@@ -211,7 +211,7 @@ def from_files(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("from_files")
 def test_a_branch_a_tag_and_a_commit_are_fetched(tmp_path: Path, repository: Path) -> None:
     commit = git(repository, "rev-parse", "main")
-    found = {}
+    texts = {}
     for ref in ("", "@main", "@old", f"@{commit}"):
         (line,) = read_requirements(written(tmp_path, NAMED.format(ref))).sources
         source = fetched(line)
@@ -219,8 +219,8 @@ def test_a_branch_a_tag_and_a_commit_are_fetched(tmp_path: Path, repository: Pat
         assert {file.path for file in packed(source).files} == {
             f"python/{name}" for name in ("backend.py", "mine.py", "pyproject.toml")
         }
-        found[ref] = (source.root / "python/mine.py").read_text()
-    assert found == dict.fromkeys(found, "WHAT = 'newer'\n") | {"@old": "WHAT = 'built'\n"}
+        texts[ref] = (source.root / "python/mine.py").read_text()
+    assert texts == dict.fromkeys(texts, "WHAT = 'newer'\n") | {"@old": "WHAT = 'built'\n"}
 
 
 @pytest.mark.usefixtures("from_files")
@@ -258,9 +258,9 @@ def host(one_host: Cluster, inventory: Inventory, debian: HostFacts) -> SimpleNa
     return SimpleNamespace(home=one_host.machines[0].home, inventory=inventory, facts=debian)
 
 
-def build(host: SimpleNamespace, *given: Source) -> Path:
+def build(host: SimpleNamespace, *sent_sources: Source) -> Path:
     """Build sources on the host as a bootstrap does; returns the environment's packages."""
-    environment = replace(CPU, sources=given)
+    environment = replace(CPU, sources=sent_sources)
     folder = host.home / environment.folder.removeprefix("~/")
     program = host.home / uv.PROGRAM.removeprefix("~/")
     program.parent.mkdir(parents=True, exist_ok=True)
