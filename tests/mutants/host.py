@@ -211,8 +211,8 @@ MUTANTS = [
     Mutant(
         what="a rank leaves its secrets on the host",
         file=f"{RANK}/rank.py",
-        old="        os.remove(secrets)  # each rank has its own\n",
-        new="",
+        old="json_file.take(secrets)",
+        new="json_file.load(secrets)",
         caught_by=(f"{TESTS}/rank/test_rank.py::test_what_a_program_receives",),
     ),
     Mutant(

@@ -83,8 +83,8 @@ MUTANTS = [
     Mutant(
         what="secrets stay in a host's memory while the run continues",
         file="bootstrap/host/rank/rank.py",
-        old="        os.remove(secrets)  # each rank has its own",
-        new="        pass",
+        old="json_file.take(secrets)",
+        new="json_file.load(secrets)",
         caught_by=CHECKPOINTS,
     ),
     Mutant(
@@ -97,7 +97,7 @@ MUTANTS = [
     Mutant(
         what="the machines of a failed run stop before anybody could look",
         file="bootstrap/host/run/stop_policy.py",
-        old='    if situation.state != "succeeded" and situation.now < keep:',
+        old="    if keep is not None and situation.now < keep:",
         new="    if False:",
         caught_by=FAILURE,
     ),

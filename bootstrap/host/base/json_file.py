@@ -28,6 +28,13 @@ def read(path: str, kind: type[T]) -> T:
     return decode(kind, load(path), what=os.path.basename(path))
 
 
+def take(path: str) -> Any:
+    """The document in a file, which is removed: secrets, for the one process that needs them."""
+    document = load(path)
+    os.remove(path)
+    return document
+
+
 def load_object(path: str, limit: int = 10_000_000) -> dict[str, Any]:
     """The object in a file that a program may have written; {} if there is none, or it is longer
     than `limit` bytes."""

@@ -65,13 +65,16 @@ def folders_of(program: str) -> set[str]:
     return {process_folder(pid, program) for pid in filter(str.isdigit, os.listdir("/proc"))}
 
 
+def state_of(pid: int) -> bytes:
+    """The letter of a process's state in /proc; b"" if it has ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b") ")[2][:1]
+    return b""
+
+
 def is_stopped(pid: int) -> bool:
     """Whether a process was stopped by a signal or a debugger, and does nothing."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b") ")[2][:1] in (b"T", b"t")
-    except OSError:
-        return False
+    return state_of(pid) in (b"T", b"t")
 
 
 def leave() -> None:

@@ -380,11 +380,7 @@ def encoded(data: bytes) -> bytes:
 
 def is_gone(pid: int) -> bool:
     """Whether a process has ended; a zombie counts as ended."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b") ")[2][:1] in b"ZX"
-    except OSError:
-        return True
+    return programs.state_of(pid) in (b"", b"Z", b"X")
 
 
 def set_environment(run: RunDocument, rank: int, folder: str) -> None:
@@ -393,10 +389,8 @@ def set_environment(run: RunDocument, rank: int, folder: str) -> None:
     os.environ.pop("RAILHEAD_KEY_AGENT", None)
     os.environ.update(run.env)
     if run.secrets:
-        secrets = os.path.join(folder, "memory", f"secrets-{rank}.json")
-        with open(secrets) as file:
-            os.environ.update(json.load(file))
-        os.remove(secrets)  # each rank has its own
+        secrets = os.path.join(folder, "memory", f"secrets-{rank}.json")  # each rank has its own
+        os.environ.update(json_file.take(secrets))
     os.environ.update(
         RAILHEAD_RUN_FILE=os.path.join(folder, "run.json"),
         RAILHEAD_RESULTS=os.path.join(folder, "results"),

@@ -60,8 +60,8 @@ def decide(rule: StopRule, situation: Situation) -> Action:
     fetch = fetch_until(situation)
     if fetch is not None and situation.now < fetch:
         return Action("wait", fetch)
-    keep = situation.ended + rule.keep_minutes * 60
-    if situation.state != "succeeded" and situation.now < keep:
+    keep = kept_until(rule, situation)
+    if keep is not None and situation.now < keep:
         return Action("keep", keep)
     return Action("stop")
 

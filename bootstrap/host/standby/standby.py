@@ -48,7 +48,8 @@ def path(name: str) -> str:
 def main() -> None:
     """Watch, and take over the run if its chief is lost."""
     run = json_file.read(path(programs.WHOLE), RunDocument)
-    standby = Standby(run, secrets_of(run))
+    # Their file is removed: the end of an attempt would remove it.
+    standby = Standby(run, json_file.take(path(SECRETS)) if run.secrets else {})
     cluster_key.hold()()
     with contextlib.suppress(OSError):
         full_disk.reserve(RUN)  # to lead the run though the disk is full
@@ -58,15 +59,6 @@ def main() -> None:
     if step == "claim":
         standby.take_over()
     full_disk.free_reserve(RUN)
-
-
-def secrets_of(run: RunDocument) -> dict[str, str]:
-    """The run's secrets. Their file is removed: the end of an attempt would remove it."""
-    if not run.secrets:
-        return {}
-    values: dict[str, str] = json_file.load(path(SECRETS))
-    os.remove(path(SECRETS))
-    return values
 
 
 class Standby:

@@ -75,15 +75,6 @@ def cancel(*_: object) -> None:
     CANCELLED = True
 
 
-def secrets_of(run: RunDocument) -> dict[str, str]:
-    """The run's secrets. Their file is removed: whoever needs it has its own."""
-    if not run.secrets:
-        return {}
-    values: dict[str, str] = json_file.load(path("memory/secrets.json"))
-    os.remove(path("memory/secrets.json"))
-    return values
-
-
 class Supervisor:
     """One attempt of a run, from mpirun's start to its result."""
 
@@ -91,7 +82,8 @@ class Supervisor:
         self.state, self.begun = state, time.monotonic()
         self.run = json_file.read(path("run.json"), RunDocument)
         self.hosts = [host.name for host in self.run.hosts]
-        self.secrets = secrets_of(self.run)
+        secrets = json_file.take(path("memory/secrets.json")) if self.run.secrets else {}
+        self.secrets: dict[str, str] = secrets
         self.output = RunOutput(
             RUN, self.run, self.secrets.values(), state.write_errors, state.numbers, state.energy
         )

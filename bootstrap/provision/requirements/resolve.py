@@ -40,9 +40,7 @@ def with_packages(environment: Environment, requirements: Path, uv: str) -> Envi
             message has uv's output.
     """
     runtime = environment.runtime
-    user_packages = read_requirements(
-        requirements
-    )  # it may have changed since the options were read
+    user_packages = read_requirements(requirements)  # again: it may have changed
     sources = tuple(map(fetched, user_packages.sources))
     required = [f"{requirement}\n" for source in sources for requirement in source.requires or ()]
     text = "".join([user_packages.text, *required])

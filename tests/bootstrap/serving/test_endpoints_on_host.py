@@ -111,9 +111,8 @@ def test_a_time_to_live_beyond_the_machines_deadline_is_refused(
     with pytest.raises(UsageError, match="before the time-to-live of 3 h") as refused:
         deploy_on_host(machine, DeployRequest("m", hours=3), ModelSource(None, tmp_path))
     assert refused.value.hint.startswith("fab extend --hours 3.5")
-    with pytest.raises(
-        UsageError, match="cannot get a new version"
-    ):  # it fits, and the agent answers
+    # It fits, and the agent answers.
+    with pytest.raises(UsageError, match="cannot get a new version"):
         deploy_on_host(machine, DeployRequest("m", update=True), ModelSource(None, tmp_path))
 
 
