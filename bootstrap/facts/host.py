@@ -266,14 +266,6 @@ def parse_route(output: str) -> str | None:
     return None if not match or output.startswith("local ") else match[1]
 
 
-def _has(host: HostFacts, version: str) -> bool:
-    return version in host.pythons
-
-
-def _may_have(host: HostFacts, version: str) -> bool:
-    return _has(host, version) or version == host.python_of_apt
-
-
 def common_python(facts: Mapping[str, HostFacts], versions: Sequence[str]) -> str:
     """The first of `versions` that every host has; otherwise the first that each has or can install
     with apt.
@@ -281,9 +273,12 @@ def common_python(facts: Mapping[str, HostFacts], versions: Sequence[str]) -> st
     Raises:
         UsageError: no version fits all hosts; the message lists each host's versions.
     """
-    for has_it in (_has, _may_have):
+    for installs in (False, True):
         for version in versions:
-            if all(has_it(host, version) for host in facts.values()):
+            if all(
+                version in host.pythons or (installs and version == host.python_of_apt)
+                for host in facts.values()
+            ):
                 return version
     has = "; ".join(f"{n} has {', '.join(sorted(f.pythons)) or 'none'}" for n, f in facts.items())
     raise UsageError(

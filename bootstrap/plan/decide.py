@@ -221,7 +221,9 @@ def _refuse_little_room(cluster: SurveyedCluster, todo: Mapping[str, Changes], p
     for name, change in todo.items():
         facts = cluster.facts[name]
         for place, steps in _needs(facts, change, plan.of(name)).items():
-            need, free = sum(steps.values()), _free(facts, place)
+            at_home = place == facts.system.home_on
+            free = facts.disk_free if at_home else facts.system.disks.get(place)
+            need = sum(steps.values())
             if free is not None and free < need:
                 needs = f"needs {size(need)} on {place}, {size(free)} are free"
                 short.append(f"  [{name}] {', '.join(steps)} {needs}")
@@ -237,9 +239,3 @@ def _needs(facts: HostFacts, change: Changes, steps: Sequence[Step]) -> dict[str
     needs = {facts.system.home_on: {name: need for name, need in sizes.items() if need}}
     place = "/usr" if "/usr" in facts.system.disks else "/"
     return needs | {place: change.disk | needs.get(place, {})}
-
-
-def _free(facts: HostFacts, place: str) -> int | None:
-    if place == facts.system.home_on:
-        return facts.disk_free
-    return facts.system.disks.get(place)

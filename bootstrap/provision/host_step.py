@@ -88,7 +88,8 @@ class HostStep:
         Raises:
             RailheadError: its exit code is not 0; the message has its last lines.
         """
-        fetched = Transfer(self._megabytes(step) * 10**6)
+        client = self.cluster.bucket_client if step == "bucket" else None
+        fetched = Transfer((client or self.cluster.environment).megabytes * 10**6)
 
         def on_event(event: Line | Grown) -> None:
             if isinstance(event, Grown):
@@ -141,11 +142,6 @@ class HostStep:
         python = self.cluster.environment.interpreter
         argv = [uv.PROGRAM, "pip", "install", "--no-cache", "--no-deps", "--python", python, path]
         self.run("horovod", argv, env=uv.ENVIRONMENT)
-
-    def _megabytes(self, step: str) -> int:
-        """The size of the download of a step that creates an environment."""
-        client = self.cluster.bucket_client if step == "bucket" else None
-        return (client or self.cluster.environment).megabytes
 
 
 def _built(line: str) -> tuple[str, Done]:

@@ -144,9 +144,11 @@ class Imports:
             self.print_lines()
 
     def print_lines(self) -> None:
-        """Print the lines so far."""
+        """Print the lines so far, once, not on every rank."""
         while self.lines:
-            print_on_rank_0(self.lines.pop(0))
+            line = self.lines.pop(0)
+            if os.environ["RAILHEAD_RANK"] == "0":
+                print(line, flush=True)
 
 
 def run_program(run: RunDocument, folder: str, imports: Imports) -> int:
@@ -195,12 +197,6 @@ def patches_of(run: RunDocument) -> tuple[patch.Patch, ...]:
     return rows.patches_for(run.strategy)
 
 
-def print_on_rank_0(line: str) -> None:
-    """Print a line about the run once, not on every rank."""
-    if os.environ["RAILHEAD_RANK"] == "0":
-        print(line, flush=True)
-
-
 def redirect_output(
     last_line: bytes,
     check: Callable[[], None] | None = None,
@@ -241,7 +237,8 @@ def redirect_output(
             try:
                 forward_output(source, rank, heartbeat)
                 wait_for_end(rank, heartbeat)
-                send(encoded(heartbeat.last_energy()))
+                if heartbeat.sampler:
+                    send(encoded(heartbeat.sampler.end()))
                 send(encoded(last_line) + ENDED)
             except OSError:
                 end_left(rank, functools.partial(keep_output, source))
@@ -290,10 +287,6 @@ class Heartbeat:
             send(ALIVE)
             if self.check:
                 self.check()
-
-    def last_energy(self) -> bytes:
-        """The record of all energy; b"" without a measurement."""
-        return self.sampler.end() if self.sampler else b""
 
 
 def link_check(run: RunDocument, folder: str, orted: int) -> Callable[[], None]:
