@@ -1,7 +1,7 @@
 """The agent's end of the channel: it reads requests and writes replies.
 
-One request is one JSON line; `tree` is followed by a payload. Replies are JSON lines: any number
-of {"event": ...}, then {"ok": ...} or {"error": ...}. Python 3.10 standard library only.
+One request is one JSON line; `tree` is followed by a payload. Replies are JSON lines: any number of
+{"event": ...}, then {"ok": ...} or {"error": ...}.
 
 While the agent waits for input it sends an empty line every ALIVE seconds: sshd notices a broken
 network only when it has something to send. Then it closes the channel, and the agent ends. During

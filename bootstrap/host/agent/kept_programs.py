@@ -1,7 +1,4 @@
-"""The archives of programs that a host keeps, so that a command sends the programs once.
-
-Standard library only, Python 3.10.
-"""
+"""The archives of programs that a host keeps, so that a command sends the programs once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Sends files of a host as one tar: a run's results, or the files that match patterns.
 
-Only regular files are opened. Standard library only, Python 3.10.
+Only regular files are opened.
 """
 
 from __future__ import annotations

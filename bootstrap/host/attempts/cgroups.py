@@ -1,5 +1,5 @@
 """Whether a line of the kernel's log is about a rank, and not about another process of the host: a
-kill for lack of memory, an error of its program on a GPU. Standard library only, Python 3.10."""
+kill for lack of memory, an error of its program on a GPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A run that continues with the hosts that are left: its document, hostfile and command for them.
 
 A host that is absent keeps its place in the list of hosts, without slots: so its number, its alias
-and the paths of its data stay. Standard library only, Python 3.10.
+and the paths of its data stay.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@ of a rank ran out of memory, and whether the cloud is taking the machine back.
 
 attempts.evidence RUN SECONDS RANK   -> one JSON line: the records of the last SECONDS
 
-It reads only; a log that this user may not read counts as empty. Standard library only,
-Python 3.10.
+It reads only; a log that this user may not read counts as empty.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The checkpoints of a run on its chief: the newest is where its next attempt continues.
-
-Standard library only, Python 3.10.
-"""
+"""The checkpoints of a run on its chief: the newest is where its next attempt continues."""
 
 from __future__ import annotations
 

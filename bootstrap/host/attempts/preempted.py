@@ -1,5 +1,5 @@
 """Whether the cloud is taking this machine back: a spot machine that its metadata service calls
-preempted. Standard library only, Python 3.10."""
+preempted."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ is as it was before the start, and hosts follow each other, because they may sha
 that has written files is not started again. Otherwise the files of the program stay.
 
 The supervisor imports this module at each start of a run, so what only a second attempt needs is
-loaded by the functions that use it. Standard library only, Python 3.10.
+loaded by the functions that use it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Whether a run starts again after a failed attempt, and how.
-
-Standard library only, Python 3.10.
-"""
+"""Whether a run starts again after a failed attempt, and how."""
 
 from __future__ import annotations
 

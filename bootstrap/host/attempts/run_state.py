@@ -1,5 +1,5 @@
 """What the supervisor keeps over the attempts of a run; state.json during the run, result.json at
-its end. Standard library only, Python 3.10.
+its end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs a command with a time limit. Does not wait for a process that cannot be killed.
 
-`subprocess.run` waits without a limit for a command that it has killed; a command that reads from
-a dead network mount may never end. Standard library only, Python 3.10.
+`subprocess.run` waits without a limit for a command that it has killed; a command that reads from a
+dead network mount may never end.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What processes of a run give to those that they start. Imports little: a program that waits for
-another is waited for, too. Standard library only, Python 3.10.
+another is waited for, too.
 """
 
 from __future__ import annotations

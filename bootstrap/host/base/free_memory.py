@@ -1,4 +1,4 @@
-"""How much memory a new process may use here. Standard library only, Python 3.10."""
+"""How much memory a new process may use here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A full disk: whether it lacks inodes, and what a run reserves on it to write its end. Standard
-library only, Python 3.10."""
+"""A full disk: whether it lacks inodes, and what a run reserves on it to write its end."""
 
 from __future__ import annotations
 

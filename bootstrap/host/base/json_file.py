@@ -1,4 +1,4 @@
-"""Reads and writes the JSON documents of a run's folder. Standard library only, Python 3.10."""
+"""Reads and writes the JSON documents of a run's folder."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Locks of files and folders among the processes of a machine, or of a home that machines share.
 
-The kernel releases a lock when its process ends, however that happens. Standard library only.
+The kernel releases a lock when its process ends, however that happens.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Lines that a program beside the supervisor adds to its log, which is its stdout. Standard library
-only, Python 3.10."""
+"""Lines that a program beside the supervisor adds to its log, which is its stdout."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Changes what /proc shows of this process: its command line, and the variables of its start.
 
-The kernel reads both from the memory of the process. Standard library only, Python 3.10.
+The kernel reads both from the memory of the process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Regular files of a host, opened without following a link or waiting for a FIFO.
-
-Standard library only, Python 3.10.
-"""
+"""Regular files of a host, opened without following a link or waiting for a FIFO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The TCP sockets of a process. Standard library only, Python 3.10."""
+"""The TCP sockets of a process."""
 
 from __future__ import annotations
 

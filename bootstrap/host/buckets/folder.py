@@ -1,4 +1,4 @@
-"""A folder of a bucket, by its URL. Python 3.10."""
+"""A folder of a bucket, by its URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of Google Cloud Storage, over its JSON API, with google-auth. Python 3.10."""
+"""Objects of Google Cloud Storage, over its JSON API, with google-auth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each cloud's bucket does with objects, whoever calls. Python 3.10.
+"""What each cloud's bucket does with objects, whoever calls.
 
 Uploads are complete or do not exist, and the cloud itself compares a hash before an object is
 visible; downloads are compared with the cloud's hash. `python -m training.data` and the training

@@ -1,4 +1,4 @@
-"""How long a call to a cloud is repeated: for a time, not for a number of tries. Python 3.10.
+"""How long a call to a cloud is repeated: for a time, not for a number of tries.
 
 Clients count tries, and what these cover changes with the version: five tries of botocore cover
 31 s in 1.43.11 and 1.6 s in 1.44.8. So their own retries are off.

@@ -1,4 +1,4 @@
-"""Objects of S3, by boto3. Python 3.10."""
+"""Objects of S3, by boto3."""
 
 from __future__ import annotations
 

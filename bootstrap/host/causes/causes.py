@@ -3,7 +3,7 @@
 The one table of these. The kinds of evidence are searched in the order of `SOURCES`; of the last
 lines of a rank, the last one that a row knows decides.
 
-Pure. Standard library only, Python 3.10.
+Pure.
 """
 
 from __future__ import annotations

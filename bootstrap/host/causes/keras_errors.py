@@ -1,7 +1,7 @@
 """Errors of a script that runs with the wrong Keras, and whether its run starts again with the
 other one.
 
-Pure. Standard library only, Python 3.10. tests/bootstrap/host/causes causes each of them.
+Pure. tests/bootstrap/host/causes causes each of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names of one Keras only, below `keras` and `tf.keras`.
 
-From the packages keras 3.15.1 and tf_keras 2.18.0; tests/bootstrap/host/causes compares them
-with those of a runtime. Pure. Standard library only, Python 3.10.
+From the packages keras 3.15.1 and tf_keras 2.18.0; tests/bootstrap/host/causes compares them with
+those of a runtime. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Adds up what a host has used, from one sample to the next. Pure.
-
-Standard library only, Python 3.10.
-"""
+"""Adds up what a host has used, from one sample to the next. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads the energy and the power of this host's GPUs from NVIDIA's library.
-
-Standard library only, Python 3.10.
-"""
+"""Reads the energy and the power of this host's GPUs from NVIDIA's library."""
 
 from __future__ import annotations
 

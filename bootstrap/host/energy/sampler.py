@@ -2,7 +2,6 @@
 
 A broken driver may never answer; so this is a process that nobody waits for, without the rank's
 output. It shares a page of memory with the rank's helper, which sends what is there to the chief.
-Standard library only, Python 3.10.
 """
 
 from __future__ import annotations

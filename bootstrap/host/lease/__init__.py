@@ -1,6 +1,5 @@
 """Who supervises a run is a lease in its bucket. Only runs with `takeover` in run.json use it.
 
 The chief has term 1. Its supervisor starts `holder`, which beats; all programs of the run look at
-`run.held`, or are stopped by `fence`. `run.lease` decides. Standard library only, except what runs
-with the bucket's client; Python 3.10.
+`run.held`, or are stopped by `fence`. `run.lease` decides.
 """

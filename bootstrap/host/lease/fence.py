@@ -2,7 +2,7 @@
 
 Every upload looks first. The two lists that make uploads count, checkpoints/manifest.json and
 manifest.json of the results, are written under a condition, because a host may stand still between
-the look and the upload. Standard library only, Python 3.10.
+the look and the upload.
 """
 
 from __future__ import annotations

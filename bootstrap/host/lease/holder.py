@@ -4,7 +4,7 @@ lease.holder FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
 
 The supervisor starts it with the Python of the uploader's environment. It ends when the lease is
 lost, then without a process of the run on this host; or when everything is published and nobody can
-take the run over any more. Python 3.10.
+take the run over any more.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The terms of a run in its bucket: chief/TERM, which one host creates, and beat/TERM, which this
-host writes again and again. Standard library only, Python 3.10.
+host writes again and again.
 
 Who ends the run is decided by one object, that of the last term: a standby that creates it leads
 the run; a chief that creates it before it publishes the results has nobody after it.

@@ -1,6 +1,6 @@
 """The last output of a rank on the chief, in two files: mpirun reads none in the second after the
 death of another rank, and a supervisor that dies none any more; what was printed then would be
-lost. Standard library only, Python 3.10.
+lost.
 """
 
 from __future__ import annotations

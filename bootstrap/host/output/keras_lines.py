@@ -1,5 +1,5 @@
 """The epochs of a script, from the lines that Keras itself prints: `Epoch 2/5`, then the last state
-of its progress bar, of Keras 2 and 3, with verbose=1 or 2. Standard library, Python 3.10.
+of its progress bar, of Keras 2 and 3, with verbose=1 or 2.
 """
 
 from __future__ import annotations

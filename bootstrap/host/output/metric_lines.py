@@ -2,8 +2,7 @@
 
 Some patterns take years on some lines, and nothing in Python can interrupt a search. Therefore this
 program runs as a separate process, which the kernel ends after LIMIT seconds of one search. The
-supervisor never waits for it: lines that do not fit into the pipe are counted. Standard library,
-Python 3.10.
+supervisor never waits for it: lines that do not fit into the pipe are counted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Parses mpirun's output: the lines of each rank, which host is silent, and which rank or host
-failed first. Standard library only, Python 3.10.
+failed first.
 
 Open MPI 4.1 tags pieces of up to 4 kB, not lines, and a line may be interrupted by another rank's
 piece. In a piece with newlines it tags each line, and drops output beyond 8 kB. Open MPI 5 tags

@@ -1,7 +1,6 @@
 """Reads the output of ranks and mpirun into logs, metrics and the data for result.json.
 
-Secrets are redacted; a full disk loses lines but does not end the run. Standard library only,
-Python 3.10.
+Secrets are redacted; a full disk loses lines but does not end the run.
 """
 
 from __future__ import annotations

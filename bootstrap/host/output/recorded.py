@@ -1,4 +1,4 @@
-"""What a run has recorded so far, in metrics.jsonl. Standard library only, Python 3.10."""
+"""What a run has recorded so far, in metrics.jsonl."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """What ranks of the chief had printed when their supervisor died, which no log and no record has.
 
 output.unread FOLDER   of a run without a supervisor and without processes
-
-Standard library only, Python 3.10.
 """
 
 from __future__ import annotations

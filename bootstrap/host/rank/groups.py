@@ -1,7 +1,5 @@
 """Whether the ranks of a script have joined each other. Ranks that never do train alone, each over
 all of the data; this ends the run at the first step that shows it, else at the script's end.
-
-Standard library only, Python 3.10.
 """
 
 from __future__ import annotations

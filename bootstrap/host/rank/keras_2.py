@@ -1,7 +1,4 @@
-"""Keras 2 in a rank: `keras` and `tf.keras` are tf_keras, as a script of Keras 2 knows them.
-
-Standard library only, Python 3.10.
-"""
+"""Keras 2 in a rank: `keras` and `tf.keras` are tf_keras, as a script of Keras 2 knows them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Makes TensorFlow's servers in this process listen on the address of its rank only.
 
-In 2.18 and 2.21 they bind all addresses of the host, whatever the cluster says.
-TensorFlow's libraries call `bind` by a table of the dynamic linker: its entry gets a function of
-ours. What cannot be changed stays as it is. Standard library only, Python 3.10.
+In 2.18 and 2.21 they bind all addresses of the host, whatever the cluster says. TensorFlow's
+libraries call `bind` by a table of the dynamic linker: its entry gets a function of ours. What
+cannot be changed stays as it is.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The rank's parent (orted; prted in Open MPI 5) sends the helper's heartbeats over TCP to mpirun on
 the chief. The kernel of the chief acknowledges them, however slow the programs there are. Without
 an acknowledgement the kernel here sends the same data again and again, and gives up after a quarter
-of an hour or longer (net.ipv4.tcp_retries2). Standard library only, Python 3.10.
+of an hour or longer (net.ipv4.tcp_retries2).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ next attempt's processes ask it (stand_in.py). For each it forks a process that 
 and that forks the rank: those outlive the spare. What does not suit is left to the usual start.
 
 It ends when the run has no process here for KEPT seconds, or little memory is left.
-Standard library only, Python 3.10.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Starts the spare of this host (spare.py), in the helper of the first rank. Standard library only,
-Python 3.10."""
+"""Starts the spare of this host (spare.py), in the helper of the first rank."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 It gives the rank its variables, folder and streams, passes on signals, and ends as the rank ends.
 Without a spare, or if that does not answer in time, this process becomes the rank itself.
-Standard library only, Python 3.10.
 """
 
 from __future__ import annotations

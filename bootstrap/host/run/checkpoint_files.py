@@ -2,7 +2,7 @@
 
 A folder `step-*` with manifest.json and state.npz is one checkpoint of the built-in training:
 complete, and never changed again. All other files belong to the program; names that begin with a
-dot are incomplete files. Standard library only, Python 3.10.
+dot are incomplete files.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 run.closing outputs|hashes FOLDER   -> JSON lines
 
 A read from a dead network mount never returns, and a Python thread cannot be killed. The machines
-must stop anyway, so the supervisor reads no such file itself. Standard library only, Python 3.10.
+must stop anyway, so the supervisor reads no such file itself.
 """
 
 from __future__ import annotations

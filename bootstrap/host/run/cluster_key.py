@@ -4,7 +4,7 @@ can read every file of the run's user.
 run.cluster_key FOLDER   beside the supervisor or the standby: gives the key to an ssh-agent, after
 a byte on its stdin removes its file, and writes it again when its stdin ends, or at SIGTERM. `held`
 has its pid and the socket of the agent meanwhile; without such a process, and without the key's
-file, `fab bootstrap` makes another key. Standard library only, Python 3.10.
+file, `fab bootstrap` makes another key.
 """
 
 from __future__ import annotations

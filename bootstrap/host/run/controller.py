@@ -1,7 +1,5 @@
 """Tests whether a controller (`fab train`, `fab attach`) is connected: a file has the pids of their
 agents, one in a line.
-
-Standard library only, Python 3.10.
 """
 
 from __future__ import annotations

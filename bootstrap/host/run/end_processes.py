@@ -1,4 +1,4 @@
-"""Ends all processes of a run on this host; prints the pids that are left. Standard library only.
+"""Ends all processes of a run on this host; prints the pids that are left.
 
 A process belongs to a run if it has RAILHEAD_RUN and RAILHEAD_HOME in its environment.
 Children inherit both, including those unknown to mpirun (a data loader, a background job).

@@ -2,8 +2,7 @@
 
 A run without term.json has no lease. `lease` and `alive` are empty; the time of their last change
 is a time of CLOCK_BOOTTIME, which no one can set: of the begin of the last beat that arrived, and
-of the last sign of life of the supervisor. They need no space on a full disk. Standard library
-only, Python 3.10.
+of the last sign of life of the supervisor. They need no space on a full disk.
 """
 
 from __future__ import annotations

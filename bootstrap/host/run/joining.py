@@ -1,4 +1,4 @@
-"""How the ranks of a script join each other. Standard library only, Python 3.10."""
+"""How the ranks of a script join each other."""
 
 HOROVOD = "Call hvd.init() and use hvd.DistributedOptimizer"
 # What a script has to do, by --launcher.

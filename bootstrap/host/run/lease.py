@@ -2,7 +2,7 @@
 
 Times are seconds of CLOCK_BOOTTIME of the host that decides; clocks of different hosts are never
 compared. A holder gives up after less silence than a standby waits for, so there are never two
-chiefs at work. Standard library only, Python 3.10.
+chiefs at work.
 """
 
 from __future__ import annotations

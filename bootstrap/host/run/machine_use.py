@@ -1,5 +1,5 @@
 """Finds out who uses a machine: a run, by its lock, and endpoints, by their states. The programs
-that stop machines, of a run and of an endpoint, ask it. Standard library only, Python 3.10.
+that stop machines, of a run and of an endpoint, ask it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Used by the supervisor, by upload.py, and by the agent of `fab fetch`. Only regular files are
 opened: a FIFO would hang, a link may point anywhere. The manifest lists all others by name and
-kind. Standard library only, Python 3.10.
+kind.
 """
 
 from __future__ import annotations

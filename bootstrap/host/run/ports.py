@@ -1,8 +1,7 @@
 """Closes the ports of a run to the other users of its hosts, where a rank is root.
 
 Those of TensorFlow's servers and of Open MPI's daemons have no authentication. Whoever reaches one
-can read and write all files of the run's user, or at least end the run. Standard library only,
-Python 3.10.
+can read and write all files of the run's user, or at least end the run.
 """
 
 from __future__ import annotations

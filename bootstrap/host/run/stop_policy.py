@@ -1,6 +1,6 @@
 """Decides when the machines of a run may stop: results first. Pure: no clock, no side effects.
 
-Times are seconds of one monotonic clock. Standard library only, Python 3.10.
+Times are seconds of one monotonic clock.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """How long a run may still take: its --max-hours, and the timer of the machine, which no attempt
-moves. Standard library only, Python 3.10."""
+moves."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 It works in ~/.railhead/endpoints/NAME, where endpoint.json is. This process owns the listening
 socket and passes it to each server, so that connections wait while a server restarts. A server ends
-with this process, because its standard input closes. Standard library only, Python 3.10.
+with this process, because its standard input closes.
 """
 
 from __future__ import annotations

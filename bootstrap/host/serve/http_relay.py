@@ -1,7 +1,6 @@
 """Passes HTTP requests from a listening socket on to a server that cannot check them itself.
 
 Each connection has one request: each request is checked, and has a time limit for its thread.
-Standard library only, Python 3.10.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 That server always listens on all addresses of its network. So it runs in a network namespace with
 nothing but a loopback interface. The endpoint's socket is in the host's network; this program
-passes its requests on to the server. Standard library only, Python 3.10.
+passes its requests on to the server.
 """
 
 from __future__ import annotations

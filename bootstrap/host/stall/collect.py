@@ -4,7 +4,7 @@ threads did in between.
 stall.collect RUN PAUSE   -> one JSON line, a list of `Sample`
 
 The supervisor runs it on every host. It only reads, and asks the ranks for their stacks by a signal
-that they handle. Standard library only, Python 3.10.
+that they handle.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Counts what a rank completes: steps, and batches of an evaluation.
 
 The count is in a page of memory that the rank shares with its helper (rank.py), so that counting
-costs nothing and needs no output. The program finds it as the module `railhead_ticks`. Standard
-library only, Python 3.10.
+costs nothing and needs no output. The program finds it as the module `railhead_ticks`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `faulthandler` writes them in the signal's handler: without ptrace, and also while C code has the
 interpreter's lock. A stopped process answers when it continues. The text goes to a file in memory,
-which the collector (collect.py) reads through /proc. Standard library only, Python 3.10.
+which the collector (collect.py) reads through /proc.
 """
 
 from __future__ import annotations

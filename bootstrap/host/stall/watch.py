@@ -1,7 +1,4 @@
-"""Watches a run for a stall, on its chief: asks all hosts when it is suspicious, and decides.
-
-Standard library only, Python 3.10.
-"""
+"""Watches a run for a stall, on its chief: asks all hosts when it is suspicious, and decides."""
 
 from __future__ import annotations
 

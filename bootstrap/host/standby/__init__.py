@@ -5,6 +5,4 @@
 3. `restore`, a process that ends when the run's time is over;
 4. start the supervisor in the run's folder: it continues the term, with its seconds and attempts.
    Nobody takes the run over from the host that has the last term, so it does not beat.
-
-Standard library only, except what runs with the bucket's client; Python 3.10.
 """

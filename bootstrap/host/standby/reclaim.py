@@ -3,9 +3,8 @@
 standby.reclaim FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
 
 It claims the next term. If no other host has it, none has taken the run over, and none can any
-more: the term begins in the run's folder. Exit code OTHER_LEADS if another host has
-it. The stopper of the machines starts it with the Python of the uploader's environment. Python
-3.10.
+more: the term begins in the run's folder. Exit code OTHER_LEADS if another host has it. The stopper
+of the machines starts it with the Python of the uploader's environment.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ continue there.
 
 standby.restore FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID TERM
 
-All of it appears, or nothing. Python 3.10.
+All of it appears, or nothing.
 """
 
 from __future__ import annotations

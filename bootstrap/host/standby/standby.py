@@ -4,7 +4,7 @@ chief is lost.
 standby.standby   in the run's folder, with the Python of the uploader's environment
 
 Its environment has RAILHEAD_STANDBY in place of RAILHEAD_RUN: the end of an attempt does not end
-it, `fab cancel` and `fab teardown` do. After a takeover it becomes the supervisor. Python 3.10.
+it, `fab cancel` and `fab teardown` do. After a takeover it becomes the supervisor.
 """
 
 from __future__ import annotations

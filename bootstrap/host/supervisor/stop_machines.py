@@ -1,7 +1,7 @@
 """Waits until a run's results are safe, then stops its machines. The supervisor execs this program.
 
 Its environment has no RAILHEAD_RUN, so ending the run's processes does not end it. To power off a
-host, it runs only the host's `stop` command in run.json. Standard library only, Python 3.10.
+host, it runs only the host's `stop` command in run.json.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Runs on the chief: starts mpirun, stores the output of the ranks, and writes the result.
 
 It continues after the connection that started it closes. state.json gets a heartbeat every second;
-result.json is always written at the end. SIGTERM cancels the run. Standard library only, Python
-3.10.
+result.json is always written at the end. SIGTERM cancels the run.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """How the files of a program in its checkpoint folder change: a checkpoint is written once or
-replaced, a log is appended to. Standard library only, Python 3.10.
+replaced, a log is appended to.
 """
 
 from __future__ import annotations

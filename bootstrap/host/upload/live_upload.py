@@ -10,8 +10,8 @@ names is never overwritten; one that it no longer names is used again. So the bu
 folder has, the last checkpoints and the best one, and nothing must be deleted: hosts have no right
 to. Overwritten objects become old versions, which the bucket's lifecycle rule removes after a day.
 
-Files that only grow go in pieces, live/NAME.OFFSET; logs as in logs.py. A thread uploads both:
-a large checkpoint does not delay them. Python 3.10.
+Files that only grow go in pieces, live/NAME.OFFSET; logs as in logs.py. A thread uploads both: a
+large checkpoint does not delay them.
 """
 
 from __future__ import annotations

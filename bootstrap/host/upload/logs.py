@@ -3,7 +3,7 @@
 The chief has the logs of all ranks. Each step uploads the last piece of a log again, as long as it
 is not full, and continues after a rotation with the rest of the older file. Hosts may not delete
 objects, so the numbers of the pieces are used again, and pieces that the results replace become
-empty. Python 3.10.
+empty.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 upload.restore_checkpoints s3://bucket/runs/ID|gs://bucket/runs/ID FOLDER   -> one JSON line
 
 Runs on the chief with the Python of the uploader's environment. A file that differs from the
-manifest is left out: the program continues from an older checkpoint. Python 3.10.
+manifest is left out: the program continues from an older checkpoint.
 """
 
 from __future__ import annotations

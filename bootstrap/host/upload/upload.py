@@ -3,7 +3,7 @@
 upload.upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID [NAME]
 
 With NAME, only that file of the folder is uploaded. Needs a Python with boto3 and google-auth; the
-credentials are those of the machine's role. Python 3.10.
+credentials are those of the machine's role.
 """
 
 from __future__ import annotations
