@@ -131,27 +131,27 @@ def test_an_xid_is_read_from_each_form_of_the_log(log: str, xid: tuple[str, int,
     assert xid_facts.read_log(f"NVRM: GPU at PCI:0000:9b:00\n{log}\n") == (Xid(*xid),)
 
 
+def finding_of(number: int) -> checks.Finding:
+    (finding,) = checks.error_findings(
+        "h1", xid_facts.parse(f"@log\nNVRM: Xid (PCI:0000:65:00): {number}, x")
+    )
+    return finding
+
+
 @pytest.mark.parametrize("number", [48, 64, 74, 79, 94, 95, 119, 120])
 def test_an_xid_of_broken_hardware_counts(number: int) -> None:
-    (findings,) = checks.error_findings(
-        "h1", xid_facts.parse(f"@log\nNVRM: Xid (PCI:0000:65:00): {number}")
-    )
-    assert findings.counts and "machine" in str(findings.action) and "{" not in str(findings.action)
+    finding = finding_of(number)
+    assert finding.counts and "machine" in str(finding.action) and "{" not in str(finding.action)
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45, 63])
 def test_an_xid_that_is_a_programs_or_mended_is_a_note(number: int) -> None:
-    (findings,) = checks.error_findings(
-        "h1", xid_facts.parse(f"@log\nNVRM: Xid (PCI:0000:65:00): {number}")
-    )
-    assert not findings.counts
+    assert not finding_of(number).counts
 
 
 def test_an_xid_that_we_do_not_know_counts_and_reports_where_to_look() -> None:
-    (findings,) = checks.error_findings(
-        "h1", xid_facts.parse("@log\nNVRM: Xid (PCI:0000:65:00): 999, x")
-    )
-    assert findings.counts and "docs.nvidia.com" in str(findings.action)
+    finding = finding_of(999)
+    assert finding.counts and "docs.nvidia.com" in str(finding.action)
 
 
 def test_a_cards_address_is_written_as_the_kernel_does() -> None:

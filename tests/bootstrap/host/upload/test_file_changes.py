@@ -35,6 +35,11 @@ def write(run: Path, name: str, text: str, age: float = 0.0, mode: str = "w") ->
     return path
 
 
+def age_of_newest(run: Path, seen: Changes) -> float:
+    """Seconds since the newest checkpoint was complete."""
+    return time.time() - points.checkpoints(str(run), seen).newest.completed
+
+
 def test_a_checkpoint_has_its_own_time_whatever_is_logged_after_it(
     run: Path, seen: Changes
 ) -> None:
@@ -55,7 +60,7 @@ def test_a_file_that_is_written_again_is_a_checkpoint(run: Path, seen: Changes) 
     for number in (1, 2, 3):
         write(run, "state.json", '{"steps": [' + "0, " * number + "0]}", age=9 - 2 * number)
         seen.look()
-    assert 2 < time.time() - points.checkpoints(str(run), seen).newest.completed < 4
+    assert 2 < age_of_newest(run, seen) < 4
 
 
 def test_a_file_that_is_being_written_is_not_yet_a_checkpoint(run: Path, seen: Changes) -> None:
@@ -63,9 +68,9 @@ def test_a_file_that_is_being_written_is_not_yet_a_checkpoint(run: Path, seen: C
     write(run, "2.h5", "ha")
     seen.look()
     write(run, "2.h5", "lf", mode="a")
-    assert 29 < time.time() - points.checkpoints(str(run), seen).newest.completed < 31
+    assert 29 < age_of_newest(run, seen) < 31
     os.utime(run / "checkpoints/2.h5", (time.time() - 3, time.time() - 3))
-    assert 2 < time.time() - points.checkpoints(str(run), seen).newest.completed < 4
+    assert 2 < age_of_newest(run, seen) < 4
 
 
 def test_files_that_only_grow_are_what_a_run_continues_from_where_there_is_nothing_else(
@@ -74,7 +79,7 @@ def test_files_that_only_grow_are_what_a_run_continues_from_where_there_is_nothi
     write(run, "done.txt", "1\n", age=20)
     seen.look()
     write(run, "done.txt", "2\n", age=10, mode="a")
-    assert 9 < time.time() - points.checkpoints(str(run), seen).newest.completed < 11
+    assert 9 < age_of_newest(run, seen) < 11
 
 
 def test_events_of_tensorboard_are_not_a_checkpoint(run: Path, seen: Changes) -> None:
@@ -113,4 +118,4 @@ def test_a_log_that_never_paused_is_not_a_checkpoint_after_its_program_has_ended
     write(run, "log.csv", "1\n")
     seen.look()
     write(run, "log.csv", "2\n", age=3, mode="a")
-    assert 29 < time.time() - points.checkpoints(str(run), seen).newest.completed < 31
+    assert 29 < age_of_newest(run, seen) < 31
