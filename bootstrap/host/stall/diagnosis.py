@@ -16,7 +16,6 @@ from railhead.documents.runs.stall import MOST_PLACES, Place, Stall
 from . import frames
 from .behind import CROWDED, PARTNERS, Rank, judged
 from .collect import Sample
-from .stacks import parsed
 
 IDLE = 0.02  # share of a CPU that a main thread uses at most, that waits
 BUSY = 0.5  # CPUs that a process uses at least, that computes
@@ -116,7 +115,7 @@ def _rank(sample: Sample, host: str, run_id: str, source: Source) -> Rank:
 
 
 def _doing(text: str, work: str, source: Source) -> frames.Doing | None:
-    stacks = parsed(text)
+    stacks = frames.parsed(text)
     if not stacks:
         return None
     texts = {}

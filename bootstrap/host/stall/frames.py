@@ -1,15 +1,17 @@
-"""What a thread does, from its stack: the innermost line of the program, and the library call in
-which it is. Pure.
+"""What a thread does, from the text of faulthandler: the innermost line of the program, and the
+library call in which it is. Pure; what a rank wrote is hostile: it may be anything.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from railhead.documents.lazy import dataclass, replace
 
-from .stacks import Frame, Stack
-
+FRAME = re.compile(r'^  File "(?P<file>.{1,1000})", line (?P<line>\d{1,9}) in (?P<name>.{1,300})$')
+THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+")
+MOST_FRAMES, MOST_THREADS = 200, 200
 # Files of libraries, innermost call first; a pattern of an earlier row decides.
 COLLECTIVE = re.compile(
     r"/horovod/|/torch/distributed/|/mpi4py/|/railhead/keras_patches/horovod/"
@@ -34,6 +36,35 @@ JOINS = (
 )
 CALLED_BY_TENSORFLOW = re.compile(r"/(?:script_ops|from_generator_op|py_data_adapter)")
 NOT_AN_OPERATION = re.compile(r"^_*(?:wrapper|wrapped|<.*>|f|fn|func|call|__call__)$")
+
+
+class Frame(NamedTuple):
+    """A line of a stack."""
+
+    file: str
+    line: int
+    name: str
+
+
+Stack = tuple[Frame, ...]  # the innermost frame first
+
+
+def parsed(text: str) -> list[Stack]:
+    """The stacks of all threads, the main thread first; threads without frames are left out,
+    except the main thread. Empty if there is no stack.
+
+    faulthandler lists the newest thread first, so the main thread is the last one.
+    """
+    threads: list[list[Frame]] = []
+    for line in text.splitlines():
+        if THREAD.match(line):
+            threads.append([])
+        elif (frame := FRAME.match(line)) and threads and len(threads[-1]) < MOST_FRAMES:
+            threads[-1].append(Frame(frame["file"], int(frame["line"]), frame["name"]))
+    if not threads:
+        return []
+    *others, main = [tuple(frames) for frames in threads]
+    return [main, *filter(None, reversed(others))][:MOST_THREADS]
 
 
 @dataclass(frozen=True)

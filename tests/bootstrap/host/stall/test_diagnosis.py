@@ -15,7 +15,7 @@ from standins.runs.run_documents import run_document
 from bootstrap.host.stall.behind import CROWDED, LIKELY, POSSIBLE, ROWS, STOPPED, SURE
 from bootstrap.host.stall.collect import Sample
 from bootstrap.host.stall.diagnosis import Diagnosis, diagnosed
-from bootstrap.host.stall.stacks import parsed
+from bootstrap.host.stall.frames import parsed
 from railhead.documents.runs.run import Role, RunHost
 
 WORK = "/home/ann/.railhead/runs/r1/work/"
