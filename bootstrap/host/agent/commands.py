@@ -125,9 +125,7 @@ def feed(process: subprocess.Popen[bytes], text: str | None) -> None:
 class Watched:
     """A running command with a time limit; its output is sent as events."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], timeout: float, lock: int | None = None
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], timeout: float, lock: int | None) -> None:
         assert process.stdout
         self.process = process
         self.pipe = process.stdout.fileno()
@@ -192,7 +190,7 @@ class Output:
     """A command's output: keeps the last lines, sends the latest as events at a limited rate, and
     writes it to the file of its lock for who waits."""
 
-    def __init__(self, lock: int | None = None) -> None:
+    def __init__(self, lock: int | None) -> None:
         self.lock = lock
         self.show("")
         self.lines: deque[bytes] = deque(maxlen=TAIL)

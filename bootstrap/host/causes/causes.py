@@ -377,7 +377,7 @@ def end_of(culprit: Culprit) -> str:
     return f"exited with {1 if culprit.exit is None else culprit.exit}"
 
 
-def advice_of(cause: Cause, lines: Sequence[str] = ()) -> str:
+def advice_of(cause: Cause, lines: Sequence[str]) -> str:
     """What to do about a cause, from its row, otherwise from one of `data` that knows another of
     the last lines; "" where the command of the class says more."""
     of_class = [row for row in ROWS if row.class_ == cause.class_ and row.advice]

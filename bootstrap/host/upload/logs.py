@@ -13,7 +13,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import IO
 
 from railhead.documents.lazy import dataclass, replace
@@ -47,10 +46,7 @@ class LogUpload:
     """
 
     def __init__(
-        self,
-        run: str,
-        bucket: upload.Destination,
-        earlier: Mapping[str, Progress] = MappingProxyType({}),
+        self, run: str, bucket: upload.Destination, earlier: Mapping[str, Progress]
     ) -> None:
         self.run, self.bucket = run, bucket
         self.logs = {

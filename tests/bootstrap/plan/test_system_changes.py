@@ -180,9 +180,9 @@ def test_a_card_that_is_too_old_is_neither_a_gpu_nor_an_error(debian: HostFacts)
     assert "[h1] a CPU host: NVIDIA card 10de:1bb3 is too old to be used" in plan.notes
 
 
-def ready_gpu(host: HostFacts, version: str = "580.178.04", flavour: str = "open") -> HostFacts:
+def ready_gpu(host: HostFacts, version: str = "580.178.04") -> HostFacts:
     """The host with a driver that serves."""
-    driver = Driver(version, int(version.split(".")[0]), flavour)
+    driver = Driver(version, int(version.split(".")[0]), "open")
     names = tuple(str(card) for card in host.gpu.cards)
     return replace(of_gpu(host, driver=driver), gpus=names)
 

@@ -134,7 +134,7 @@ def test_a_run_is_left_when_it_has_neither_a_process_nor_a_result(start: Start, 
 
 def test_endpoints_and_runs_are_ended_apart(start: Start, home: Path) -> None:
     work = put(home, "r1/work") / "r1/work"
-    run, by_folder = start(PLAIN), start(emptied(f"cd {work}; "))
+    run, by_folder = start(PLAIN), start(emptied(work))
     endpoint = start(f"export RAILHEAD_ENDPOINT=m RAILHEAD_HOME={home}; exec sh -c '{PLAIN}'", None)
     assert sweep("other", OF_ENDPOINTS) == ended(0)
     assert sweep("all", OF_RUNS) == ended(2)
@@ -143,12 +143,11 @@ def test_endpoints_and_runs_are_ended_apart(start: Start, home: Path) -> None:
 
 
 PLAIN_OF_SH = PLAIN.replace("$", "\\$")
-NO_MARKS = "{enter}(env -i PID=$PID setsid sh -c '{then}{plain}' &) ; exit 0"
 
 
-def emptied(enter: str = "", then: str = "") -> str:
-    """A process in a new session, without our variables."""
-    return NO_MARKS.format(enter=enter, then=then, plain=PLAIN)
+def emptied(folder: object) -> str:
+    """A process in a new session, without our variables, that works in this folder."""
+    return f"cd {folder}; (env -i PID=$PID setsid sh -c '{PLAIN}' &) ; exit 0"
 
 
 def put(home: Path, *folders: str) -> Path:
@@ -163,8 +162,8 @@ def test_a_process_with_an_emptied_environment_is_found_by_its_folder(
     start: Start, home: Path
 ) -> None:
     runs = put(home, "r1/work/data", "r10/work")
-    ours = start(emptied(f"cd {runs}/r1/work/data; "))
-    other = start(emptied(f"cd {runs}/r10/work; "))
+    ours = start(emptied(runs / "r1/work/data"))
+    other = start(emptied(runs / "r10/work"))
     assert sweep() == ended(1)
     assert (alive(ours), alive(other)) == (False, True)
     assert sweep("all") == ended(1)
@@ -172,7 +171,7 @@ def test_a_process_with_an_emptied_environment_is_found_by_its_folder(
 
 def test_a_process_in_the_runs_folder_itself_is_not_ended(start: Start, home: Path) -> None:
     """It stops the machines after the run."""
-    pid = start(emptied(f"cd {put(home, 'r1')}/r1; "))
+    pid = start(emptied(put(home, "r1") / "r1"))
     assert sweep() == ended(0)
     assert alive(pid)
 
