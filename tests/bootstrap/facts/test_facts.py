@@ -37,16 +37,11 @@ def case(name: str) -> tuple[str, dict[str, Any]]:
     return "\n".join(held["output"]), held["facts"]
 
 
-def as_json(facts: HostFacts) -> dict[str, Any]:
-    """The facts as a case holds them: sets are sorted lists."""
-    back: dict[str, Any] = json.loads(json.dumps(asdict(facts), default=sorted))
-    return back
-
-
 @each_case
 def test_what_a_host_printed_is_read(path: Path) -> None:
     output, facts = case(path.stem)
-    assert as_json(parse(output)) == facts
+    as_stored = json.dumps(asdict(parse(output)), default=sorted)  # sets are sorted lists
+    assert json.loads(as_stored) == facts
 
 
 @pytest.mark.parametrize("fact", FACTS)

@@ -56,16 +56,12 @@ def run(args: Sequence[object], **variables: str) -> str:
     return process.stdout
 
 
-def without_nvidia(lock: str) -> str:
-    entries = re.split(r"^(?=\w)", lock, flags=re.MULTILINE)
-    return "".join(entry for entry in entries if not entry.startswith("nvidia-"))
-
-
 def imported(runtime: Runtime, python: str, folder: Path, cache: Path) -> str:
     """The version of its framework that a Python imports from an environment made from the lock."""
     environment = folder / "env"
     lock = folder / "lock.txt"
-    lock.write_text(without_nvidia(runtime.lock.read_text()))
+    entries = re.split(r"^(?=\w)", runtime.lock.read_text(), flags=re.MULTILINE)
+    lock.write_text("".join(entry for entry in entries if not entry.startswith("nvidia-")))
     # One wheel of TensorFlow for GPUs is 2 GB when unpacked: those are not kept.
     kept = ["--no-cache"] if runtime.gpu else ["--cache-dir", cache / "railhead/uv"]
     run([UV, "venv", "--quiet", "--python", python, environment])

@@ -97,10 +97,6 @@ def test_hosts_with_a_newer_python_alone_get_the_newest_runtime(
     assert chosen == Environment(runtime, "3.13", reason, plain=plain)
 
 
-def with_environments(host: HostFacts, *environments: Environment) -> HostFacts:
-    return replace(host, envs=frozenset(each.digest for each in environments))
-
-
 def test_hosts_that_have_horovod_run_other_launchers_in_the_same_environment(
     debian: HostFacts,
 ) -> None:
@@ -108,7 +104,8 @@ def test_hosts_that_have_horovod_run_other_launchers_in_the_same_environment(
     whole = choose_runtime({"h1": debian}, "horovod", None)
     assert plain.digest != whole.digest
     neither, one, both = (
-        with_environments(debian, *those) for those in ((), (whole,), (plain, whole))
+        replace(debian, envs=frozenset(environment.digest for environment in present))
+        for present in ((), (whole,), (plain, whole))
     )
     for facts, chosen in (
         ({"h1": one, "h2": one}, whole),

@@ -52,7 +52,7 @@ def test_the_way_out_of_the_hosts_is_tested_where_one_has_something_to_install(
     facts = {"h1": replace(debian, envs=READY), "h2": replace(debian, **second)}
     cluster = of(facts)
     tested = with_egress(cluster)
-    assert [session.tests for session in sessions_of(cluster)] == [int(asks)] * 2
+    assert [session.tests for session in cluster.sessions.values()] == [int(asks)] * 2
     assert {host.egress for host in tested.facts.values()} == {SHUT if asks else UNREAD}
 
 
@@ -69,10 +69,6 @@ def of(facts: dict[str, HostFacts]) -> Any:
     inventory = Inventory("c", tuple(Host(n, n) for n in facts), cloud="aws", bucket="s3://results")
     cluster = SurveyedCluster(inventory, facts, ENVIRONMENT, peers)
     return connected(cluster, {name: ShutIn(name) for name in facts})
-
-
-def sessions_of(cluster: Any) -> list[ShutIn]:
-    return list(cluster.sessions.values())
 
 
 class Routed:
