@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from railhead.documents.lazy import replace
 from railhead.documents.runs.run import Role, RunDocument
 
-from ..base import children, json_file, programs
+from ..base import bounded, json_file, programs
 from ..base.programs import WHOLE
 from ..run import end_processes
 from ..upload.changes import Changes
@@ -122,15 +122,7 @@ class Returning:
         argv = end_processes.command_on_host(
             self.run, self.folder, number, f"{programs.END_PROCESSES} none"
         )
-        null = subprocess.DEVNULL
-        return subprocess.Popen(
-            argv,
-            env=children.unmarked(),
-            stdin=null,
-            stdout=null,
-            stderr=null,
-            preexec_fn=children.end_with_parent,
-        )
+        return bounded.start_beside(argv, os.devnull)
 
     def is_due(self, lacks_time: Callable[[Checkpoints], bool]) -> bool:
         """Whether a host is back, the others have written a checkpoint since, and there is time for
