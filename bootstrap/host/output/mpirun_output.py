@@ -227,11 +227,7 @@ class Heartbeats:
 
     def limit(self, host: int) -> float:
         """After how many seconds a rank of a host is silent for too long."""
-        return max(
-            self.limits[rank]
-            for rank, host_of_rank in enumerate(self.hosts)
-            if host_of_rank == host
-        )
+        return max(self.limits[rank] for rank, place in enumerate(self.hosts) if place == host)
 
 
 # What Open MPI 4.1 and 5.0 print about a failure (tests/cases/mpirun has full examples). A lost
