@@ -80,7 +80,7 @@ def test_output_that_never_pauses_is_read_for_a_bounded_time(
 
     with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process:
         process.wait()
-        watched = commands.Watched(process, 60.0)
+        watched = commands.Watched(process, 60.0, None)
         monkeypatch.setattr(watched, "read_available", some_bytes)
         assert watched.end().rc == 0
 
