@@ -148,9 +148,9 @@ def start(
         ports = network.chosen_ports(cluster, processes, free)
         document = document_of(run.run_id, cluster, request, data, stop_policy, ports)
         _require_readable(document)
-    log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
-    standby = _standby_of(cluster, request, data, stop_policy, document)
-    takeover.end_earlier_standbys(cluster)
+        log.event(f"run {run.run_id}: {request.options.launcher} on {', '.join(cluster.sessions)}")
+        standby = _standby_of(cluster, request, data, stop_policy, document)
+        takeover.end_earlier_standbys(cluster)
     record = RunRecord(
         run.run_id, document.cluster, str(run.results), encode(document), encode(request.record)
     )
