@@ -1,5 +1,5 @@
 # What a person types. `make demo YES=1` does not ask before sudo.
-.PHONY: demo test test-fast bench generate pictures recording site words test-engine test-cloud gpu-wheel gpu-check mutants mutmut check
+.PHONY: demo test test-fast bench generate pictures recording site words test-engine test-cloud gpu-wheel gpu-check mutants mutmut check types
 
 bin := .venv/bin
 caches := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/railhead
@@ -81,17 +81,22 @@ gpu-check:
 	@$(setup)
 	@$(bin)/python -m bootstrap.gpu_tools.check
 
-# The same for a person and for CI: format, lint, strict types, tests.
+# The same for a person and for CI: format, lint, strict types, tests. mypy uses one core for minutes:
+# the tests run beside it, after their bytecode is there, which each worker would compile. Six workers
+# on two cores: most tests wait for hosts, engines and servers.
 check:
 	$(bin)/ruff format --check . scripts/lock
 	$(bin)/ruff check . scripts/lock
-	@# beside mypy, which uses one core: the bytecode of the tests, which each worker would compile
-	$(bin)/pytest --collect-only -qq >/dev/null & \
-	  $(mypy) bootstrap stacks training benchmarks campaigns railhead pages fabfile.py scripts/lock scripts/wheel_types.py && \
-	  $(mypy) $(typed) && $(mypy) $(typed_stacks); \
-	  code=$$?; wait; exit $$code
-	@# six workers on two cores: most tests wait for hosts, engines and servers
-	$(bin)/pytest -n 6 --dist loadfile --no-loadscope-reorder --durations=25 --unchanged
+	@make --no-print-directory types & types=$$!; trap 'kill $$types 2>/dev/null' EXIT; \
+	  trap 'exit 130' INT; trap 'exit 143' TERM; \
+	  $(bin)/pytest --collect-only -qq >/dev/null; \
+	  $(bin)/pytest -n 6 --dist loadfile --no-loadscope-reorder --durations=25 --unchanged; \
+	  code=$$?; wait $$types && exit $$code; echo 'types: mypy has failed, see above'; exit 1
+
+types:
+	@$(mypy) bootstrap stacks training benchmarks campaigns railhead pages fabfile.py scripts/lock scripts/wheel_types.py
+	@$(mypy) $(typed)
+	@$(mypy) $(typed_stacks)
 
 # Whether the tests notice faults that are put into the product: tests/mutants, or ROOMS of it.
 mutants:
