@@ -85,11 +85,7 @@ def write(name: str, kind: str, content: Mapping[str, Any], root: Path = REPO) -
 
 
 def record(path: Path) -> Record:
-    """One file, of any kind.
-
-    Raises:
-        RailheadError: it is not JSON, or its schema or kind is unknown.
-    """
+    """One file, of any kind. RailheadError: it is not JSON, or its schema or kind is unknown."""
     try:
         document = json.loads(path.read_text())
     except ValueError as error:
@@ -117,11 +113,7 @@ def machines(root: Path = REPO) -> list[Machine]:
 
 
 def read(path: Path) -> Machine:
-    """Read a GPU record that `save` wrote.
-
-    Raises:
-        RailheadError: it is not a GPU record.
-    """
+    """Read a GPU record that `save` wrote. RailheadError: it is not a GPU record."""
     subject, hint = f"{path} is not a complete GPU record", f"{MAKERS[GPU]}   # writes it again"
     return decode(
         Machine, record(path).content, what=subject, error=partial(RailheadError, hint=hint)

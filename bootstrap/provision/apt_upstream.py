@@ -65,11 +65,7 @@ def _is_local(address: IPv4Address | IPv6Address) -> bool:
 
 
 def mirror_networks() -> tuple[IPv4Network | IPv6Network, ...]:
-    """The networks of MIRRORS.
-
-    Raises:
-        UsageError: one is not a network.
-    """
+    """The networks of MIRRORS. UsageError: one is not a network."""
     texts = map(str.strip, os.environ.get(MIRRORS, "").split(","))
     try:
         return tuple(ip_network(text) for text in texts if text)

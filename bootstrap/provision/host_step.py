@@ -123,14 +123,14 @@ class HostStep:
         """Copy a folder that is named by a digest; it appears complete or not at all."""
         self.session.send_folder(bundle, dest, on_sent=self.meter(step))
 
-    def meter(self, step: str, what: str = "sent over SSH") -> TransferReporter:
+    def meter(self, step: str, how: str = "sent over SSH") -> TransferReporter:
         """A reporter that shows the bytes of a transfer of a step on the board."""
         transfer = Transfer(0)
 
         def show(count: int, total: int) -> None:
             transfer.total = total
             text, done = transfer.reach(count)
-            self.board.line(self.name, f"{step}: {what} {text}", done)
+            self.board.line(self.name, f"{step}: {how} {text}", done)
 
         return show
 

@@ -47,11 +47,7 @@ AT_ONCE = 16_000_000  # bytes per transfer; each transfer costs two network roun
 
 
 def python_version(session: Session, python: str) -> str:
-    """The version of a Python on a host, such as "3.11.4".
-
-    Raises:
-        RailheadError: it does not work.
-    """
+    """The version of a Python on a host, such as "3.11.4". RailheadError: it does not work."""
     code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
     reply = session.run([python, "-I", "-c", code])
     version = reply.tail[-1].strip() if reply.tail else ""

@@ -67,11 +67,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Deployed | None:
-    """The record of an endpoint; None if there is none.
-
-    Raises:
-        UsageError: it is damaged.
-    """
+    """The record of an endpoint; None if there is none. UsageError: it is damaged."""
     file = _file(name)
     try:
         endpoint = decode(Deployed, json.loads(file.read_text()), unknown_keys=False)
@@ -87,11 +83,7 @@ def find(name: str) -> Deployed | None:
 
 
 def require(name: str) -> Deployed:
-    """The record of an endpoint.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The record of an endpoint. UsageError: there is none."""
     if endpoint := find(name):
         return endpoint
     raise not_deployed(name)

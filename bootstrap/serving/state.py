@@ -57,11 +57,7 @@ def wait_for(
 
 
 def read_document(session: Session, folder: str) -> EndpointDocument:
-    """endpoint.json of the endpoint in a folder of a host.
-
-    Raises:
-        Hostile: it is missing or not valid.
-    """
+    """endpoint.json of the endpoint in a folder of a host. Hostile: it is missing or not valid."""
     name = f"an endpoint.json of {folder.rpartition('/')[2]}"
     document = parsed(EndpointDocument, session.read(f"{folder}/endpoint.json") or "", name)
     if not document.argv:

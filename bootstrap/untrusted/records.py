@@ -54,7 +54,7 @@ def _current(metrics: Path) -> list[Pair]:
     for attempt in attempts[1:]:
         start, first = attempt[0][0], _first_steps(current, attempt)
         current = [pair for pair in current if not _is_repeated(pair[0], start, first)] + attempt
-    is_script = any(one.since is not None for one, _ in current)
+    is_script = any(record.since is not None for record, _ in current)
     return _numbered(current) if is_script else current
 
 

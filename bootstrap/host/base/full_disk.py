@@ -20,11 +20,7 @@ def lacks_inodes(folder: str) -> bool:
 
 
 def reserve(folder: str) -> None:
-    """Reserve space and inodes for the run in this folder.
-
-    Raises:
-        OSError: there are not enough.
-    """
+    """Reserve space and inodes for the run in this folder. OSError: there are not enough."""
     place = os.path.join(folder, "reserve")
     os.makedirs(place, exist_ok=True)
     for number in range(FILES):

@@ -20,11 +20,7 @@ def load(path: str) -> Any:
 
 
 def read(path: str, kind: type[T]) -> T:
-    """The document of this kind in a file.
-
-    Raises:
-        OSError: there is none. ValueError: it is damaged.
-    """
+    """The document of this kind in a file. OSError: there is none. ValueError: it is damaged."""
     return decode(kind, load(path), what=os.path.basename(path))
 
 

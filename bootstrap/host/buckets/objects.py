@@ -65,11 +65,7 @@ class SharedObjects(Objects, Protocol):
     one condition at the same time, one succeeds; the other gets None or WriteInProgress."""
 
     def look(self, key: str) -> Stored | None:
-        """An object; None if there is none.
-
-        Raises:
-            ValueError: it has more than LARGEST bytes.
-        """
+        """An object; None if there is none. ValueError: it has more than LARGEST bytes."""
 
     def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
         """Create an object that is not there yet; its version, or None if it is there. A request

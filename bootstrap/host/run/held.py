@@ -37,11 +37,7 @@ def term_of(folder: str) -> Term | None:
 
 
 def begin(folder: str, term: Term, sent: float) -> None:
-    """Begin a term whose first request was sent at `sent`.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Begin a term whose first request was sent at `sent`. OSError: it cannot be written."""
     for name in (LEASE, ALIVE, RELEASED):
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(folder, name))

@@ -186,12 +186,12 @@ def test_many_samples_are_sent_in_parts(
     assert endpoints.parts([[0.5] * 99]) == [[[0.5] * 99]], "a sample is never cut"
 
 
-@pytest.mark.parametrize("given", [[[1], [2, 3]], [{}], None, {"x": [{}]}])
+@pytest.mark.parametrize("value", [[[1], [2, 3]], [{}], None, {"x": [{}]}])
 def test_what_is_not_an_array_is_refused_before_a_connection(
-    opened: Opened, model: ServedModel, given: Any
+    opened: Opened, model: ServedModel, value: Any
 ) -> None:
     with pytest.raises(UsageError, match="the samples are not an array of numbers"):
-        opened.of(model).predict(given)
+        opened.of(model).predict(value)
     assert opened.times == 0
 
 

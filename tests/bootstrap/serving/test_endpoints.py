@@ -104,16 +104,16 @@ def test_escapes_of_a_host_are_not_shown() -> None:
 def test_records_are_found_by_name_and_by_cluster() -> None:
     with pytest.raises(UsageError, match="no endpoint 'm' is deployed\n"):
         records.require("m")
-    one, two = Deployed("m", "c", "h1", 8501, "r1"), Deployed("n", None, "here", 8502, None)
-    records.save(one)
-    records.save(two)
-    assert records.require("m") == one
-    assert (records.of_cluster("c"), records.of_cluster(None)) == ([one], [two])
+    on_host, here = Deployed("m", "c", "h1", 8501, "r1"), Deployed("n", None, "here", 8502, None)
+    records.save(on_host)
+    records.save(here)
+    assert records.require("m") == on_host
+    assert (records.of_cluster("c"), records.of_cluster(None)) == ([on_host], [here])
     with pytest.raises(UsageError, match="deployed: m, n"):
         records.require("x")
     records.forget(Deployed("m", "other", "h1", 8501, "r1"))
     assert records.names() == ["m", "n"], "one of the same name at another place stays"
-    records.forget(one)
+    records.forget(on_host)
     assert records.names() == ["n"]
 
 
@@ -162,14 +162,14 @@ def test_options_out_of_range_are_refused(texts: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "given", "found"),
+    ("server", "max_batch", "expected"),
     [(None, None, 32), ("tensorflow-serving", None, 1), ("tensorflow-serving", "8", 8)],
 )
 def test_only_a_server_that_checks_its_model_joins_requests_by_default(
-    server: str | None, given: str | None, found: int
+    server: str | None, max_batch: str | None, expected: int
 ) -> None:
-    request = read_request(typed(DeployOptions, name="m", server=server, max_batch=given))
-    assert request.server_options(8501)[-3:-2] == [str(found)]
+    request = read_request(typed(DeployOptions, name="m", server=server, max_batch=max_batch))
+    assert request.server_options(8501)[-3:-2] == [str(expected)]
 
 
 def test_a_damaged_record_of_the_run_gives_no_traceback(
@@ -344,8 +344,8 @@ class ArmedCloud:
         self.state = state
 
     def deadlines(self) -> dict[str, Deadline]:
-        found = Deadline("stop", None, self.state, "EC2", "each start")
-        return {"h1": found} if self.state else {}
+        deadline = Deadline("stop", None, self.state, "EC2", "each start")
+        return {"h1": deadline} if self.state else {}
 
 
 def with_budget(status: ClusterStatus, budget: float) -> ClusterStatus:
@@ -359,9 +359,9 @@ def with_budget(status: ClusterStatus, budget: float) -> ClusterStatus:
 
 
 @pytest.mark.parametrize(("budget", "is_spent"), [(2.99, True), (3.0, False)])
-@pytest.mark.parametrize("what", ["deploy", "notebook"])
+@pytest.mark.parametrize("task", ["deploy", "notebook"])
 def test_a_time_to_live_beyond_the_budget_of_the_stack_starts_no_machine(
-    what: str, budget: float, is_spent: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    task: str, budget: float, is_spent: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The chief alone is started, at 1 USD per hour, for 3 hours."""
     (tmp_path / "m.keras").touch()
@@ -369,7 +369,7 @@ def test_a_time_to_live_beyond_the_budget_of_the_stack_starts_no_machine(
     body = {
         "deploy": partial(deploy_on_host, status, request, ModelSource(None, tmp_path)),
         "notebook": partial(open_notebook, status, None, 8888, None, 3 * 3600),
-    }[what]
+    }[task]
     if is_spent:
         assert "spent in 2.99 hours" in refused_before_the_start(monkeypatch, body)
         return
@@ -455,7 +455,9 @@ def test_an_endpoint_that_has_ended_is_forgotten_though_its_port_is_that_of_anot
     )
     undeploying.undeploy(place(session), endpoint)
     assert records.find("m") is None and removed == [endpoint.folder]
-    assert [".railhead/models" in one for one in commands] == [True], "nobody needs its model"
+    assert [".railhead/models" in command for command in commands] == [True], (
+        "nobody needs its model"
+    )
 
 
 def test_without_hosts_only_recorded_endpoints_are_known() -> None:

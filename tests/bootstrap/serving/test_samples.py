@@ -53,11 +53,11 @@ def test_bytes_of_an_array_are_pixels(tmp_path: Path) -> None:
 
 
 def test_a_row_of_numbers_is_not_taken_for_several_samples_of_one_number() -> None:
-    one = Tensor("float32", (None, 1))
-    assert samples.shaped([7.0], one, "x").tolist() == [[7.0]]
-    assert samples.shaped([[7.0], [8.0]], one, "x").tolist() == [[7.0], [8.0]]
+    tensor = Tensor("float32", (None, 1))
+    assert samples.shaped([7.0], tensor, "x").tolist() == [[7.0]]
+    assert samples.shaped([[7.0], [8.0]], tensor, "x").tolist() == [[7.0], [8.0]]
     with pytest.raises(UsageError, match=r"expected the shape \[-1, 1\], got \[2\]"):
-        samples.shaped([7.0, 8.0], one, "x")
+        samples.shaped([7.0, 8.0], tensor, "x")
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_the_first_free_port_of_a_range_is_found_also_of_a_single_one(agent: Age
         in_use, port = used.getsockname()[1], free.getsockname()[1]
         free.close()
         ranges = {(in_use, in_use): None, (port, port): port}
-        for (first, last), found in ranges.items():
-            assert agent.call("free_port", first=first, last=last)[0] == {"port": found}
+        for (first, last), expected in ranges.items():
+            assert agent.call("free_port", first=first, last=last)[0] == {"port": expected}
         higher = agent.call("free_port", first=in_use, last=in_use + 20)[0]["port"]
         assert in_use < higher <= in_use + 20

@@ -157,13 +157,13 @@ def test_data_that_is_on_all_hosts_is_divided_and_what_was_sent_is_not(tmp_path:
     for name in "abc":
         (tmp_path / "there" / name).touch()
     paths = (str(tmp_path / "there"),) * 2
-    found: dict[str, list[str]] = {}
+    files_of: dict[str, list[str]] = {}
     for uri in ("host:~/there", "~/here"):
         for how in ("shard", "replicate"):
-            place = RankPlace(str(tmp_path / f"run-{len(found)}"), (1, 4), (1, 2), (1, 2))
+            place = RankPlace(str(tmp_path / f"run-{len(files_of)}"), (1, 4), (1, 2), (1, 2))
             folder = path_of(RunData("train", uri, how, "file", paths), place)
-            found[f"{uri} {how}"] = sorted(path.name for path in Path(folder).iterdir())
-    assert found == {
+            files_of[f"{uri} {how}"] = sorted(path.name for path in Path(folder).iterdir())
+    assert files_of == {
         "host:~/there shard": ["b"],
         "host:~/there replicate": ["a", "b", "c"],
         "~/here shard": ["a", "b", "c"],

@@ -384,15 +384,15 @@ def test_every_host_is_swept_and_received(
 class Host:
     """Stands for the session of a host whose sweep leaves these processes."""
 
-    def __init__(self, name: str, left: tuple[int, ...]) -> None:
-        self.host, self.left = SimpleNamespace(name=name), left
+    def __init__(self, name: str, remaining: tuple[int, ...]) -> None:
+        self.host, self.remaining = SimpleNamespace(name=name), remaining
 
     def read(self, path: str, silence: float | None = None) -> None:
         """There is no state.json."""
 
     def call(self, request: EndRun) -> Swept:
         assert request == EndRun("r1", "RAILHEAD_RUN")
-        return Swept(1, self.left)
+        return Swept(1, self.remaining)
 
 
 def test_a_cancel_fails_if_a_process_is_left_on_one_host(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_a_cancel_fails_if_a_process_is_left_on_one_host(tmp_path: Path) -> None
         cancel.cancel(hosts, Run("r1", tmp_path), "a")
     outcome = "no process of the run is left; 1 process ended by force"
     assert failed.value.outcomes["a"] == outcome
-    hosts["b"].left = ()
+    hosts["b"].remaining = ()
     assert cancel.cancel(hosts, Run("r1", tmp_path), "a") == {
         "a": outcome, "b": outcome,
     }  # fmt: skip

@@ -159,11 +159,13 @@ def test_a_damaged_project_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_environment_is_named_by_the_files_of_its_sources(tmp_path: Path) -> None:
-    one, two = (project(tmp_path / name) for name in ("one", "two"))
-    digests = [replace(CPU, sources=(source_of(folder),)).digest for folder in (one, two, one)]
+    first, second = (project(tmp_path / name) for name in ("one", "two"))
+    digests = [
+        replace(CPU, sources=(source_of(folder),)).digest for folder in (first, second, first)
+    ]
     assert digests[0] == digests[1] == digests[2] != CPU.digest
-    (one / "mine.py").write_text("WHAT = 'changed'\n")
-    assert replace(CPU, sources=(source_of(one),)).digest != digests[0]
+    (first / "mine.py").write_text("WHAT = 'changed'\n")
+    assert replace(CPU, sources=(source_of(first),)).digest != digests[0]
 
 
 def test_files_that_change_between_plan_and_build_are_not_sent(tmp_path: Path) -> None:
