@@ -116,7 +116,9 @@ def test_a_file_without_the_right_to_read_is_named(
     data = data.rename(data.with_name("my data"))
     real = os.access
     monkeypatch.setattr(
-        os, "access", lambda path, mode: Path(path).name != "2.jpg" and real(path, mode)
+        os,
+        "access",
+        lambda path, mode: (Path(path).name, mode) != ("2.jpg", os.R_OK) and real(path, mode),
     )
     with pytest.raises(UsageError, match=r"cannot read .*2\.jpg: Permission denied") as caught:
         listed(data, "--data train")

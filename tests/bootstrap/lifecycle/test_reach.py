@@ -122,6 +122,13 @@ def test_a_cloud_that_refuses_to_report_is_no_second_error(no_aws: None) -> None
     assert way.reason.startswith(expected)
 
 
+def test_a_local_host_that_is_not_reached_is_started() -> None:
+    inventory = replace(golden("local"), stack="dev")
+    for error in (TimeoutError(), ConnectionRefusedError()):
+        way = reach.diagnose(Sessions(inventory, {}, {inventory.chief.name: error}))
+        assert (way.reason, str(way.hint)) == ("", "fab start --stack dev")
+
+
 def test_a_machine_that_answers_no_has_no_firewall_in_the_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -110,6 +110,16 @@ def test_a_reader_that_leaves_leaves_no_file_and_no_thread(
     assert not list(stream.folder_in_memory().glob(f"{os.getpid()}-*"))
 
 
+def test_tracks_that_are_read_at_once_have_their_own_files(tmp_path: Path) -> None:
+    every = make_shards(tmp_path / "a")
+    made = stream.Stream(Folder(tmp_path / "a"), manifest.load(Folder(tmp_path / "a")))
+    tracks = [made.files([Span(number, 0, 50, 50 * number)], 3) for number in range(3)]
+    paths = [next(track) for track in tracks]
+    found = [record for path in paths for record in records_of(Path(path).read_bytes())]
+    assert len({*paths}) == 3 and found == every
+    assert [[*track] for track in tracks] == [[]] * 3
+
+
 @pytest.mark.parametrize(
     ("free", "in_memory"), [(3 * stream.BUDGET, True), (3 * stream.BUDGET - 1, False)]
 )
