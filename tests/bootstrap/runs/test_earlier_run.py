@@ -162,8 +162,11 @@ def test_a_script_continues_with_the_keras_that_wrote_its_checkpoints(
     project: Path, keras: int
 ) -> None:
     """That of the second attempt, of which the record here does not know."""
+    recorded(SCRIPT, keras_auto=False)
+    assert unsure_keras(earlier_run("r1"), program()) == [], "it has not tried the other one"
     recorded(SCRIPT, keras_auto=True)
     fetched(keras)
+    assert unsure_keras(earlier_run("r1"), program()) == []
     chosen = resumed_request(earlier_run("r1"), program())[0].options.keras
     assert (chosen.version, chosen.auto) == (keras, False)
     with pytest.raises(UsageError, match=f"which has {keras}"):
