@@ -288,3 +288,12 @@ def test_a_path_of_sagemaker_in_a_failure_gets_a_hint(line: str, hint: str) -> N
     with pytest.raises(RunFailed) as caught:
         judge(RUN, failed(0, "Traceback", line))
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"), [(("a", "b", "", " "), "b"), (("a",), "a"), ((), ""), (("", " "), "")]
+)
+def test_the_reason_of_a_failure_is_the_last_line_that_says_something(
+    lines: tuple[str, ...], reason: str
+) -> None:
+    assert Culprit(1, "h1", lines).reason == reason

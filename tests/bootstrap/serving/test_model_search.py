@@ -241,6 +241,7 @@ def test_only_a_file_of_keras_3_is_loaded_here_without_trust(tmp_path: Path) -> 
         ("y", "is already on h2 of other"),
         ("--trust-model", "is already on h2 of other"),
         ("a .keras file", "is already on h2 of other"),
+        ("a .keras file of Keras 2", "stdin is not a terminal"),
     ],
 )
 def test_a_saved_model_of_a_run_is_loaded_here_only_with_consent(
@@ -256,6 +257,8 @@ def test_a_saved_model_of_a_run_is_loaded_here_only_with_consent(
         monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
     if answer == "a .keras file":  # the same model, in a format that is safe
         keras_file(results / "model.keras", "3.15.1")
+    if answer == "a .keras file of Keras 2":
+        keras_file(results / "model.keras", "2.18.0")
     trusted = answer == "--trust-model"
     with pytest.raises(Exit, match=message) as refused:
         serving_tasks.deploy(run="r1", name="m", here=True, trust_model=trusted)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from standins.agent_process import Agent, Failed, unpacked
 
+from bootstrap.host.agent import network
+
 
 def test_it_reports_hello_and_ends_with_its_channel(home: Path) -> None:
     agent = Agent(home)
@@ -106,6 +108,18 @@ def test_ports_are_free_and_different(agent: Agent) -> None:
     assert len(set(numbers)) == 50
     outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert outgoing < 30_000 or max(numbers) < outgoing, "an outgoing connection could take one"
+
+
+@pytest.mark.parametrize("lowest", [1024, network.LOWEST, network.LOWEST + 1, 32768])
+def test_ports_are_below_those_of_outgoing_connections_where_there_are_any(
+    lowest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some hosts give almost all ports to outgoing connections."""
+    (tmp_path / "range").write_text(f"{lowest}\t60999\n")
+    monkeypatch.setattr(network, "OUTGOING", str(tmp_path / "range"))
+    numbers = network._random_ports()
+    assert bool(numbers) == (lowest > network.LOWEST)
+    assert all(network.LOWEST <= number < lowest for number in numbers)
 
 
 def test_the_first_free_port_of_a_range_is_found_also_of_a_single_one(agent: Agent) -> None:
