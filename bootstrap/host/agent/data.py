@@ -11,7 +11,6 @@ import glob
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 
 from railhead.documents.agent.data import (
@@ -155,11 +154,9 @@ def receive_rest(content: Content, path: str, offset: int, size: int) -> str:
 
 
 def place(partial: str, path: str) -> None:
-    """Move a complete file to its path; what is in the way is removed."""
+    """Move a complete file to its path, where nothing is in the way: see `missing`."""
     os.chmod(partial, 0o444)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    if os.path.isdir(path):
-        shutil.rmtree(path)
     os.replace(partial, path)
 
 

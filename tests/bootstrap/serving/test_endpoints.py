@@ -27,7 +27,7 @@ from bootstrap.lifecycle import power, reach
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.provision import wheels
 from bootstrap.serving import deploy as deploying
-from bootstrap.serving import records
+from bootstrap.serving import environment, records
 from bootstrap.serving import undeploy as undeploying
 from bootstrap.serving.deploy import check_deadline
 from bootstrap.serving.environment import Environment, Server
@@ -47,7 +47,7 @@ from railhead.documents.cluster import ClusterPrice
 from railhead.documents.options.serving import DeployOptions
 from railhead.documents.runs.run import RunData
 from railhead.documents.runs.run_record import RunRecord
-from railhead.documents.runs.swept import Swept
+from railhead.documents.runs.swept import OF_ENDPOINTS, Swept
 from railhead.documents.serving.endpoint import Deployed, EndpointState
 
 STATE: dict[str, Any] = {"state": "ready", "pid": 7, "heartbeat": 1.0, "until": 4000.0}
@@ -458,6 +458,45 @@ def test_an_endpoint_that_has_ended_is_forgotten_though_its_port_is_that_of_anot
     assert [".railhead/models" in command for command in commands] == [True], (
         "nobody needs its model"
     )
+
+
+def test_the_requests_in_progress_end_before_the_processes_of_an_endpoint() -> None:
+    endpoint = Deployed("m", "c", "h1", 8501, None)
+    looks, calls = iter([True, True, True, False]), list[Any]()
+
+    def call(request: Any) -> Any:
+        calls.append(request)
+        assert next(looks, None) is None, "its supervisor waits for them still"
+        return Swept(0, ()) if isinstance(request, EndRun) else FoundPort(8501)
+
+    def run(argv: list[str]) -> CommandResult:
+        calls.append(argv)
+        return CommandResult(0, ())
+
+    session: Any = SimpleNamespace(
+        read=lambda path, **_: json.dumps(STATE),
+        is_running=lambda *_: next(looks),
+        call=call,
+        run=run,
+        remove=lambda path: None,
+    )
+    undeploying.undeploy(place(session), endpoint)
+    assert calls[:2] == [["kill", "-TERM", "7"], EndRun("m", OF_ENDPOINTS)]
+
+
+def test_packages_that_serve_are_fetched_by_hash_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[tuple[str, ...]] = []
+
+    def pip(*words: str) -> Any:
+        requests.append(words)
+        return SimpleNamespace(returncode=1, stderr="no network")
+
+    monkeypatch.setattr(environment.uv, "pip", pip)
+    with pytest.raises(RailheadError, match="could not be fetched:\nno network"):
+        environment._fetch(tmp_path, "3.11")
+    assert {"--require-hashes", "--no-deps", "3.11", str(environment.LOCK)} < {*requests[0]}
 
 
 def test_without_hosts_only_recorded_endpoints_are_known() -> None:

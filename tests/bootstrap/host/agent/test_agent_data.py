@@ -59,9 +59,12 @@ def test_data_has_exactly_the_files_of_its_list(
     monkeypatch.setattr(data, "IN", io.BytesIO(FILES["sub/1"]))
     assert data.receive_data(ReceiveData(str(folder), MANIFEST)) == Received(())
     assert {path.name for path in (folder / "sub").iterdir()} == {f"{n}" for n in range(1, 6)}
+    (folder / "sub/4").unlink()
+    (folder / "sub/4/deep").mkdir(parents=True)
+    (folder / "sub/4/deep/x").write_text("in its way")
     (folder / "sub/5").chmod(0o600)
     (folder / "sub/5").write_bytes(FILES["sub/5"][:-1])
-    monkeypatch.setattr(data, "IN", io.BytesIO(FILES["sub/5"]))
+    monkeypatch.setattr(data, "IN", io.BytesIO(FILES["sub/4"] + FILES["sub/5"]))
     assert data.receive_data(ReceiveData(str(folder), MANIFEST)) == Received(())
     assert {name: (folder / name).read_bytes() for name in FILES} == FILES
 

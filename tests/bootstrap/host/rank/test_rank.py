@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from bootstrap.host.output.mpirun_output import ALIVE, ENDED, FRAME, NOT_TEXT, S
 from bootstrap.host.rank import rank as rank_module
 from bootstrap.runs.start import rank_starter
 from railhead.documents.codec import decode
-from railhead.documents.runs.run import RunDocument, Runtime
+from railhead.documents.runs.run import BuiltIn, RunDocument, Runtime, Script
 
 RECORD = "@railhead "
 
@@ -396,6 +397,7 @@ from keras.models import Sequential
 import tf_keras, tf_keras.layers, tf_keras.backend, tf_keras.preprocessing.image
 import sys
 import time
+from dataclasses import replace
 assert keras is tf_keras and keras.layers is tf_keras.layers
 assert keras.backend is tf_keras.backend and sys.modules["keras.layers"] is tf_keras.layers
 assert sys.modules["keras.preprocessing.image"] is tf_keras.preprocessing.image
@@ -476,3 +478,11 @@ def test_a_module_runs_as_python_m_runs_it(tmp_path: Path, module: str) -> None:
         assert lines[-1] == "ImportError: No module named pack.nowhere"
     else:
         assert lines == expected.stdout.splitlines()
+
+
+def test_a_module_finds_others_from_its_package_on_and_a_script_beside_itself() -> None:
+    """As `python -m trainer.task` and `python trainer/task.py` do."""
+    script = Script("script", "trainer/task.py")
+    programs = (script, replace(script, module="trainer.task"), BuiltIn("training", {}))
+    folders = [rank_module.first_path(program, "/work") for program in programs]
+    assert folders == ["/work/trainer", "/work", "/work"]
