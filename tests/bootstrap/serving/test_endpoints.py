@@ -25,7 +25,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import power, reach
 from bootstrap.lifecycle.power import ClusterStatus
-from bootstrap.provision import wheels
+from bootstrap.provision import uv, wheels
 from bootstrap.serving import deploy as deploying
 from bootstrap.serving import environment, records
 from bootstrap.serving import undeploy as undeploying
@@ -493,7 +493,7 @@ def test_packages_that_serve_are_fetched_by_hash_alone(
         requests.append(words)
         return SimpleNamespace(returncode=1, stderr="no network")
 
-    monkeypatch.setattr(environment.uv, "pip", pip)
+    monkeypatch.setattr(uv, "pip", pip)
     with pytest.raises(RailheadError, match="could not be fetched:\nno network"):
         environment._fetch(tmp_path, "3.11")
     assert {"--require-hashes", "--no-deps", "3.11", str(environment.LOCK)} < {*requests[0]}
