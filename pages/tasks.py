@@ -18,8 +18,8 @@ from railhead.documents.options.jobs import JobOptions
 from railhead.documents.options.option import Option, described
 from railhead.documents.options.runs import EndingOptions, ProgramOptions
 from railhead.documents.runs.evaluation import Evaluation
-from training import configs
 from training.config import describe_fields
+from training.presets import summaries
 
 from .marked import table
 
@@ -114,7 +114,7 @@ def _typed(task: Task, option: Option) -> str:
 
 def presets() -> str:
     """The presets of the built-in training."""
-    rows = [(f"`{name}`", summary) for name, summary in configs.summaries().items()]
+    rows = [(f"`{name}`", summary) for name, summary in summaries().items()]
     return table(("preset", "what it is"), rows)
 
 

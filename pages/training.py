@@ -10,7 +10,7 @@ from training import registry
 from .marked import ROOT, about, table
 
 PROGRAMS = import_module("tests.tested_programs")  # for mypy: the module `tested_programs`
-FOLDERS = ("checkpoints", "configs", "evaluation", "learning", "models", "serving", "strategies")
+FOLDERS = ("checkpoints", "evaluation", "learning", "models", "serving", "strategies")
 
 
 def parts() -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from . import configs, job
+from . import job, presets
 from .config import STRATEGIES, ConfigError, describe_fields, metric_name
 from .data import DataError, data_folder
 from .results import METRICS, Records, TrainingError
@@ -78,7 +78,7 @@ def print_check(chosen: job.Job, *, as_json: bool) -> None:
     document: dict[str, Any] = {
         "settings": settings,
         "folder": data_folder(chosen.config.data),
-        "presets": configs.summaries(),
+        "presets": presets.summaries(),
         "strategies": list(STRATEGIES),
         "fields": describe_fields(),
         "metrics": [
@@ -92,7 +92,7 @@ def print_check(chosen: job.Job, *, as_json: bool) -> None:
 def parser() -> argparse.ArgumentParser:
     """Values are checked by the settings themselves, whose messages suggest the nearest."""
     options = argparse.ArgumentParser(prog="python -m training", allow_abbrev=False)
-    options.add_argument("--preset", help=f"one of {', '.join(configs.PRESETS)}")
+    options.add_argument("--preset", help=f"one of {', '.join(presets.PRESETS)}")
     options.add_argument("--strategy", help=f"one of {', '.join(STRATEGIES)}")
     options.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     options.add_argument(

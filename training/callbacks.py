@@ -46,15 +46,15 @@ class Callbacks:
         """`steps`: of an epoch. ConfigError for a callback that cannot be used."""
         self.strategy = strategy
         self.active = bool(config.plateau_epochs or config.callbacks)
-        own = made(config) if strategy.rank == 0 else []
+        callbacks = made(config) if strategy.rank == 0 else []
         self.rate = Rate()
         self.model = View(model, self.rate)
         self.list = keras.callbacks.CallbackList(
-            own, model=self.model, epochs=epochs, steps=steps, verbose=0
+            callbacks, model=self.model, epochs=epochs, steps=steps, verbose=0
         )
         self.each_batch = any(
-            not getattr(getattr(one, hook), "_is_default", False)
-            for one in own
+            not getattr(getattr(callback, hook), "_is_default", False)
+            for callback in callbacks
             for hook in BATCH_HOOKS
         )
         self.initial: list[dict[str, float]] = []
@@ -62,18 +62,17 @@ class Callbacks:
     def begin(self, state: str) -> None:
         """Begin the training, with the `state` that a checkpoint has; "" for none."""
         self._call("on_train_begin")
-        self.initial = [_numbers(one) for one in self.list.callbacks]
-        for one, (name, numbers) in zip(
-            self.list.callbacks, json.loads(state or "[]"), strict=False
-        ):
-            if name == type(one).__name__:
-                vars(one).update(numbers)
+        self.initial = [_numbers(callback) for callback in self.list.callbacks]
+        saved = json.loads(state or "[]")
+        for callback, (name, numbers) in zip(self.list.callbacks, saved, strict=False):
+            if name == type(callback).__name__:
+                vars(callback).update(numbers)
 
     def state(self) -> str:
         """The numbers of each callback that have changed since the training began, as JSON."""
         changed = [
-            (type(one).__name__, dict(_numbers(one).items() - before.items()))
-            for one, before in zip(self.list.callbacks, self.initial, strict=True)
+            (type(callback).__name__, dict(_numbers(callback).items() - before.items()))
+            for callback, before in zip(self.list.callbacks, self.initial, strict=True)
         ]
         return json.dumps(changed) if changed else ""
 
@@ -82,13 +81,13 @@ class Callbacks:
     ) -> Decision:
         """`epoch` counts from 0; `scale` is the factor of the rate so far. Of a `resumed` epoch,
         the checkpoint already has what the callbacks did at its begin."""
-        self.rate.at(rate, step, scale)
-        before = [_numbers(one) for one in self.list.callbacks]
+        self.rate.set_to(rate, step, scale)
+        before = [_numbers(callback) for callback in self.list.callbacks]
         self._call("on_epoch_begin", epoch)
         if resumed:
             self.rate.scale = scale
-            for one, numbers in zip(self.list.callbacks, before, strict=True):
-                vars(one).update(numbers)
+            for callback, numbers in zip(self.list.callbacks, before, strict=True):
+                vars(callback).update(numbers)
         return self._decision()
 
     def batch_begin(self, batch: int) -> None:
@@ -133,7 +132,7 @@ class Rate:
     step = 0
     schedule: Schedule
 
-    def at(self, schedule: Schedule, step: int, scale: float) -> None:
+    def set_to(self, schedule: Schedule, step: int, scale: float) -> None:
         """The rate of this step."""
         self.schedule, self.step, self.scale = schedule, step, scale
 
@@ -169,15 +168,15 @@ def made(config: TrainConfig) -> list[Any]:
     """The callbacks that the settings name."""
     callbacks: list[Any] = []
     if config.plateau_epochs:
-        own = keras.callbacks.ReduceLROnPlateau(
+        plateau = keras.callbacks.ReduceLROnPlateau(
             patience=config.plateau_epochs, factor=config.plateau_factor
         )
-        callbacks.append(own)
+        callbacks.append(plateau)
     for text in config.own_callbacks:
         place = text if ":" in text else f"keras.callbacks:{text}"
-        for one in call("callbacks", place):
-            _check(one, place)
-            callbacks.append(one)
+        for callback in call("callbacks", place):
+            _check(callback, place)
+            callbacks.append(callback)
     return callbacks
 
 

@@ -300,7 +300,7 @@ HABITS = {
 }
 
 
-def require_choice(what: str, value: Any, choices: Iterable[str]) -> None:
+def require_choice(kind: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse a value that is none of the choices, and suggest the nearest."""
     known = list(choices)
     if value in known:
@@ -308,7 +308,7 @@ def require_choice(what: str, value: Any, choices: Iterable[str]) -> None:
     meant = HABITS.get(value, "")
     near = meant if meant in known else nearest(value, known)
     guess = f" Did you mean {near}?" if near else ""
-    raise ConfigError(f"unknown {what} {value!r}.{guess} Choices: {', '.join(known)}")
+    raise ConfigError(f"unknown {kind} {value!r}.{guess} Choices: {', '.join(known)}")
 
 
 def describe_fields() -> dict[str, dict[str, Any]]:

@@ -187,9 +187,9 @@ def reader_of_factors(samples: Any, config: TrainConfig) -> Callable[[Any], tupl
     """A function from sample numbers to their factors, (float32 [batch],); () without any."""
     if not config.sample_weights:
         return lambda numbers: ()
-    own = getattr(samples, "factors", None)
+    values = getattr(samples, "factors", None)
     with tf.device("cpu"):
-        factors = tf.ones([len(samples)]) if own is None else tf.constant(own, tf.float32)
+        factors = tf.ones([len(samples)]) if values is None else tf.constant(values, tf.float32)
     return lambda numbers: (tf.gather(factors, numbers),)
 
 
@@ -291,8 +291,8 @@ class Lanes:
 
     def padding_records(self) -> Any:
         """One record, without end."""
-        one = generated(lambda _: self.pieces(self.padding.take(0, 1)), PIECE, 0)
-        return one.flat_map(records_of).cache().repeat()
+        padding = generated(lambda _: self.pieces(self.padding.take(0, 1)), PIECE, 0)
+        return padding.flat_map(records_of).cache().repeat()
 
 
 def records_of(path: Any, offset: Any, skip: Any, count: Any) -> Any:
@@ -308,7 +308,7 @@ def records_of(path: Any, offset: Any, skip: Any, count: Any) -> Any:
 def generated(of: Callable[..., Iterator[Any]], signature: Any, *numbers: Any) -> Any:
     """The elements that a Python function yields for an epoch, or another number."""
     return tf.data.Dataset.from_generator(
-        lambda *given: of(*map(int, given)), args=numbers, output_signature=signature
+        lambda *values: of(*map(int, values)), args=numbers, output_signature=signature
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from railhead.documents.codec import decode
 from railhead.documents.runs.run import BuiltIn, RunDocument
 
-from . import configs
+from . import presets
 from .config import (
     STRATEGIES,
     ConfigError,
@@ -67,7 +67,7 @@ def from_command_line(
     model: str | None = None,
 ) -> Job:
     """The job of the command line; ConfigError for a wrong name or value."""
-    changes = dict(configs.changes(preset or configs.DEFAULT))
+    changes = dict(presets.changes(preset or presets.DEFAULT))
     config = resolve({**changes, **parse_assignments(assignments)})
     strategy = strategy or "one-device"
     require_choice("strategy", strategy, STRATEGIES)

@@ -64,12 +64,12 @@ def version_of(path: Path) -> str:
 def is_later(version: str) -> bool:
     """Whether a version is later than this Keras, by its first two numbers."""
     try:
-        own, other = (
-            [int(part) for part in v.split(".")[:2]] for v in (keras.__version__, version)
+        ours, other = (
+            [int(number) for number in v.split(".")[:2]] for v in (keras.__version__, version)
         )
     except ValueError:
         return False
-    return other > own
+    return other > ours
 
 
 def without_later_keys(path: Path, plain: Path) -> None:
@@ -81,12 +81,12 @@ def without_later_keys(path: Path, plain: Path) -> None:
                 target.writestr(item.filename, json.dumps(config))
             else:
                 with source.open(item) as data, target.open(item.filename, "w") as copy:
-                    while part := data.read(1 << 20):
-                        copy.write(part)
+                    while piece := data.read(1 << 20):
+                        copy.write(piece)
 
 
 def without_keys(value: Any) -> Any:
     """A configuration without the keys of LATER that have the value there."""
     if isinstance(value, dict):
         return {k: without_keys(v) for k, v in value.items() if k not in LATER or v != LATER[k]}
-    return [without_keys(one) for one in value] if isinstance(value, list) else value
+    return [without_keys(item) for item in value] if isinstance(value, list) else value

@@ -17,8 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from .ticks import ticker
-
 PREFIX = "@railhead "
 MODEL = "model.keras"
 EVALUATION = "evaluation.json"
@@ -120,6 +118,13 @@ def plain(record: dict[str, Any]) -> str:
     if record["kind"] == "epoch":
         numbers.insert(0, f"{record['epoch']}/{record['epochs']}")
     return "  ".join([str(record["kind"]), *numbers])
+
+
+def ticker() -> Callable[[], None]:
+    """The function to call after each step, and each batch of an evaluation, so that the run is not
+    taken for one that stalls. On a cluster the rank provides it, in the module `railhead_ticks`."""
+    tick: Callable[[], None] = getattr(sys.modules.get("railhead_ticks"), "tick", lambda: None)
+    return tick
 
 
 class Progress:

@@ -60,9 +60,9 @@ class Classification:
 
         if not self.smoothing:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=outputs)
-        wanted = tf.one_hot(labels, tf.shape(outputs)[-1])
+        expected = tf.one_hot(labels, tf.shape(outputs)[-1])
         return keras.losses.categorical_crossentropy(
-            wanted, outputs, from_logits=True, label_smoothing=self.smoothing
+            expected, outputs, from_logits=True, label_smoothing=self.smoothing
         )
 
     def scores(self, labels: Any, outputs: Any) -> Any:
@@ -97,8 +97,8 @@ class Binary(Classification):
     def losses(self, labels: Any, outputs: Any) -> Any:
         import tensorflow as tf
 
-        wanted = tf.cast(labels, tf.float32) * (1.0 - self.smoothing) + self.smoothing / 2
-        return tf.nn.sigmoid_cross_entropy_with_logits(labels=wanted, logits=outputs[:, 0])
+        expected = tf.cast(labels, tf.float32) * (1.0 - self.smoothing) + self.smoothing / 2
+        return tf.nn.sigmoid_cross_entropy_with_logits(labels=expected, logits=outputs[:, 0])
 
     def predictions(self, outputs: Any) -> Any:
         import tensorflow as tf

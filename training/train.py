@@ -63,8 +63,8 @@ def train_and_evaluate(job: Job, records: Records) -> Evaluation | None:
     def work(strategy: Strategy, name: str) -> Evaluation:
         training = Training(strategy, job, records)
         if strategy.rank == 0:
-            at = training.position
-            records.emit("start", step=at.step, epoch=at.epoch)
+            start = training.position
+            records.emit("start", step=start.step, epoch=start.epoch)
             records.emit("message", text=training.announcement(name))
         return training.run()
 
@@ -248,8 +248,8 @@ class Training:
         self.progress.epoch_start += time.monotonic() - begin
         figures = held_out_figures(self.task.metric, result.metrics, result.more)
         if self.strategy.rank == 0:
-            at = {"epoch": self.position.epoch + 1, "step": self.position.step}
-            self.records.emit("validation", **at, **figures)
+            epoch, step = self.position.epoch + 1, self.position.step
+            self.records.emit("validation", epoch=epoch, step=step, **figures)
             self.events.scalars(self.position.step, **figures)
 
     def _means(self) -> dict[str, float]:

@@ -37,8 +37,8 @@ MUTANTS = [
     Mutant(
         what="after a resume every rank drops out the same units",
         file="training/checkpoints/state.py",
-        old="values = np.array([own[0], values[1]], own.dtype)",
-        new="values = np.array([values[0], values[1]], own.dtype)",
+        old="values = np.array([current[0], values[1]], current.dtype)",
+        new="values = np.array([values[0], values[1]], current.dtype)",
         caught_by=(
             f"{STRATEGIES}::test_a_resume_continues_with_each_ranks_moving_averages_and_draws",
         ),
@@ -46,8 +46,8 @@ MUTANTS = [
     Mutant(
         what="early stopping waits anew after each resume",
         file="training/checkpoints/state.py",
-        old="        waited=waited,\n",
-        new="        waited=0,\n",
+        old='values |= {"done"',
+        new='values |= {"waited": 0, "done"',
         caught_by=(
             "tests/training/cases_settings.py"
             "::early_stopping_is_the_same_on_all_replicas_and_after_a_resume",
@@ -77,7 +77,7 @@ MUTANTS = [
     Mutant(
         what="the exported model has the moving averages of the first replica alone",
         file="training/strategies/distributed.py",
-        old='variable.assign(self.strategy.reduce("MEAN", own, axis=None))',
+        old='variable.assign(self.strategy.reduce("MEAN", values, axis=None))',
         new="pass",
         caught_by=(
             "tests/training/checkpoints/cases_checkpoints.py::moving_averages_go_on_as_each_replica_had_them",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from places import ROOT
 
-from training import configs
+from training import presets
 from training.config import (
     STRATEGIES,
     ConfigError,
@@ -111,15 +111,15 @@ def test_the_last_value_for_a_setting_wins() -> None:
     assert parse_assignments(["epochs=1", "epochs=2"]) == {"epochs": 2}
 
 
-@pytest.mark.parametrize("preset", configs.PRESETS)
+@pytest.mark.parametrize("preset", presets.PRESETS)
 def test_every_preset_resolves_and_has_one_line(preset: str) -> None:
-    resolve(configs.changes(preset))
-    assert configs.summaries()[preset]
-    assert "\n" not in configs.summaries()[preset]
+    resolve(presets.changes(preset))
+    assert presets.summaries()[preset]
+    assert "\n" not in presets.summaries()[preset]
 
 
 def test_the_default_preset_changes_nothing() -> None:
-    assert resolve(configs.changes(configs.DEFAULT)) == TrainConfig()
+    assert resolve(presets.changes(presets.DEFAULT)) == TrainConfig()
 
 
 def test_settings_survive_the_run_document() -> None:
@@ -142,8 +142,8 @@ def test_check_resolves_a_preset_and_lists_the_choices() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
     assert set(answer) == {"settings", "presets", "strategies", "fields", "folder", "metrics"}
-    assert answer["settings"] == asdict(resolve({**configs.changes("smoke"), "epochs": 7}))
-    assert answer["presets"] == configs.summaries()
+    assert answer["settings"] == asdict(resolve({**presets.changes("smoke"), "epochs": 7}))
+    assert answer["presets"] == presets.summaries()
     assert answer["strategies"] == list(STRATEGIES)
     assert answer["fields"].keys() == answer["settings"].keys()
     assert {"type": "int", "default": 20}.items() <= answer["fields"]["epochs"].items()

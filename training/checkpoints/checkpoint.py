@@ -70,9 +70,9 @@ class Beside:
         """The arrays by their names in the file."""
         import numpy as np
 
-        own = {} if self.moving is None else {"moving": self.moving}
-        own |= {"callbacks": np.array(self.callbacks)} if self.callbacks else {}
-        return own | {f"best_{index}": array for index, array in enumerate(self.best)}
+        arrays = {} if self.moving is None else {"moving": self.moving}
+        arrays |= {"callbacks": np.array(self.callbacks)} if self.callbacks else {}
+        return arrays | {f"best_{index}": array for index, array in enumerate(self.best)}
 
 
 @dataclass(frozen=True)
@@ -276,13 +276,13 @@ def put_in_place(partial: Path, final: Path) -> None:
     sync_folder(final.parent)
 
 
-def exchanged(one: Path, other: Path) -> bool:
+def exchanged(path: Path, other: Path) -> bool:
     """Exchange two paths in one step; False where the system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:  # glibc before 2.28
         return False
-    return bool(rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) == 0)
+    return bool(rename(HERE, os.fsencode(path), HERE, os.fsencode(other), EXCHANGE) == 0)
 
 
 def sync_folder(folder: Path) -> None:

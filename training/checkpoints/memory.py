@@ -38,8 +38,8 @@ def _of_groups(proc: Path, cgroups: Path) -> list[int]:
     for line in _text(proc / "self/cgroup").splitlines():
         if not line.startswith("0::/"):
             continue
-        own = cgroups / line[4:]
-        groups = [own, *own.parents]
+        lowest = cgroups / line[4:]
+        groups = [lowest, *lowest.parents]
         for group in groups[: groups.index(cgroups) + 1]:
             limit, used = _text(group / "memory.max").strip(), _text(group / "memory.current")
             if limit.isdecimal() and used:

@@ -27,6 +27,10 @@ FIXED = (
     "augment",
 )  # fmt: skip
 DEFAULTS = {item.name: item.default for item in fields(TrainConfig)}  # of an older checkpoint
+# Of a position, what processes add up as whole numbers.
+COUNTS = (
+    "step", "epoch", "samples", "global_batch", "lanes", "order", "waited", "done", "stopped",
+)  # fmt: skip
 CHECK_EVERY = 20  # steps after which the ranks agree whether minutes have passed
 COST = 20  # a checkpoint of a better model waits for so many times the last one's duration
 UNFINISHED = f"it was not complete after {WAIT:.0f} s: the disk does not answer, or is too slow"
@@ -94,11 +98,11 @@ class State:
     def _assign(self, variables: Sequence[Any], arrays: Sequence[Any] | None) -> None:
         """Give the variables of every process rank 0's `arrays`; the others have None."""
         for index, variable in enumerate(variables):
-            own = np.asarray(variable.value.numpy())
-            values = np.zeros_like(own) if arrays is None else arrays[index]
-            values = self.strategy.total(values.astype(np.float64)).astype(own.dtype)
+            current = np.asarray(variable.value.numpy())
+            values = np.zeros_like(current) if arrays is None else arrays[index]
+            values = self.strategy.total(values.astype(np.float64)).astype(current.dtype)
             if is_seed(variable):  # each rank has its own seed; the count continues
-                values = np.array([own[0], values[1]], own.dtype)
+                values = np.array([current[0], values[1]], current.dtype)
             variable.assign(values)
 
     def _moving(self, model: Any) -> Any:
@@ -106,8 +110,8 @@ class State:
         variables = tensors_of(moving(model))
         if self.strategy.size == 1 or not variables:
             return None
-        own = [self.strategy.replica_values(variable) for variable in variables]
-        own_rows = np.hstack([values.reshape(len(values), -1) for values in own])
+        per_variable = [self.strategy.replica_values(variable) for variable in variables]
+        own_rows = np.hstack([values.reshape(len(values), -1) for values in per_variable])
         rows = np.zeros((self.strategy.size, own_rows.shape[1]))
         rows[self.strategy.replicas] = own_rows
         return self.strategy.total(rows)
@@ -126,10 +130,10 @@ class State:
         rows = rows[self.strategy.replicas]
         for variable in variables:
             width = math.prod(variable.shape)
-            own, rows = rows[:, :width], rows[:, width:]
-            shape = (len(own), *variable.shape)
+            mine, rows = rows[:, :width], rows[:, width:]
+            shape = (len(mine), *variable.shape)
             self.strategy.assign_replicas(
-                variable, own.reshape(shape).astype(variable.dtype.as_numpy_dtype)
+                variable, mine.reshape(shape).astype(variable.dtype.as_numpy_dtype)
             )
 
     def check_room(self, model: Any, optimizer: Any) -> None:
@@ -261,29 +265,18 @@ def plan_start(config: TrainConfig, replicas: int, position: Position) -> int:
     return position.global_batch or config.global_batch or config.batch_size * replicas
 
 
-def _numbers(at: Position) -> list[float]:
+def _numbers(position: Position) -> list[float]:
     """A position as numbers, which processes can add up: all but rank 0 add zeros."""
-    counts = [at.step, at.epoch, at.samples, at.global_batch, at.lanes, at.order, at.waited]
-    counts += [at.done, at.stopped]
-    best = (0.0, 0.0) if at.best is None or math.isnan(at.best) else (1.0, at.best)
-    return [*map(float, counts), *best, at.rate_scale, *at.tallies]
+    counts = [float(getattr(position, name)) for name in COUNTS]
+    loss = math.nan if position.best is None else position.best
+    best = (0.0, 0.0) if math.isnan(loss) else (1.0, loss)
+    return [*counts, *best, position.rate_scale, *position.tallies]
 
 
 def _position(numbers: Any) -> Position:
     """The position that `_numbers` describes."""
-    *counts, has_best = (int(value) for value in numbers[:10])
-    step, epoch, samples, global_batch, lanes, order, waited, done, stopped = counts
-    return Position(
-        step=step,
-        epoch=epoch,
-        samples=samples,
-        global_batch=global_batch,
-        lanes=lanes,
-        order=order,
-        tallies=tuple(float(value) for value in numbers[12:]),
-        best=float(numbers[10]) if has_best else None,
-        waited=waited,
-        done=bool(done),
-        rate_scale=float(numbers[11]),
-        stopped=bool(stopped),
-    )
+    values: dict[str, Any] = {k: int(value) for k, value in zip(COUNTS, numbers, strict=False)}
+    has_best, best, rate_scale, *tallies = (float(value) for value in numbers[len(COUNTS) :])
+    values |= {"done": bool(values["done"]), "stopped": bool(values["stopped"])}
+    values |= {"best": best if has_best else None, "rate_scale": rate_scale}
+    return Position(**values, tallies=tuple(tallies))

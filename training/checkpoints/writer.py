@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..ticks import ticker
+from ..results import ticker
 
 # Seconds for which the training waits for a checkpoint that is being written: before the next one,
 # and at its end. A disk that writes 20 MB a second writes 12 GB meanwhile.
@@ -91,8 +91,10 @@ class Writer:
         them hangs.
         """
         until = time.monotonic() + seconds
-        while self._thread is not None and (left := until - time.monotonic()) > 0 and self.busy:
-            self._thread.join(min(left, TICK))
+        while (
+            self._thread is not None and (remaining := until - time.monotonic()) > 0 and self.busy
+        ):
+            self._thread.join(min(remaining, TICK))
             self._tick()
         return not self.busy
 

@@ -4,7 +4,8 @@ A data set is a module, a line in DATASETS of training/registry.py, its tests an
 (docs/architecture.md, Recipes). Its module has:
 
     read(folder, config) -> {"train": Samples, ...}    the data of a folder; "test" where it has one
-    fetch(config) -> {"train": Samples, ...}           without a folder: built in, or downloaded
+    fetch(config) -> {"train": Samples, ...}           without a folder: built in, or downloaded;
+                                                       not those of ONLY_FOLDER
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Samples(Protocol):
         """Inputs and labels for their mean and variance, as arrays: all that are in memory, or
         the first `most` records; None as inputs where these are image files."""
 
-    def part(self, numbers: Any) -> Samples:
+    def subset(self, numbers: Any) -> Samples:
         """The samples of these ascending numbers."""
 
     def renumbered(self, numbers: Any, classes: tuple[str, ...]) -> Samples:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .. import configs
+from .. import presets
 from ..config import ConfigError, parse_assignments, resolve
 from ..registry import DATASETS
 from ..results import Records
@@ -67,13 +67,13 @@ def index(options: argparse.Namespace) -> None:
     from .shards import index as indexed
 
     place = options.to or options.source.uri
-    found = indexed.index(options.source.uri, options.to, options.split, config, report)
-    print(summary(place, found))
+    written = indexed.index(options.source.uri, options.to, options.split, config, report)
+    print(summary(place, written))
 
 
 def config_of(options: argparse.Namespace, changes: Mapping[str, Any]) -> Any:
     """The settings of a command; ConfigError if one is wrong."""
-    changes = {**configs.changes(options.preset or configs.DEFAULT), **changes}
+    changes = {**presets.changes(options.preset or presets.DEFAULT), **changes}
     return resolve({**changes, **parse_assignments(options.set)})
 
 
@@ -109,7 +109,7 @@ def download(options: argparse.Namespace) -> None:
     manifest.beside(store, listed)  # an index has no files of which there could be a part
     items = Part.parse(options.part).of(listed)
     if options.folder:
-        cache.download(store, cache.wanted(store, items), options.folder, report)
+        cache.download(store, cache.remote_files(store, items), options.folder, report)
         print(options.folder)
     else:
         print(cache.download_all(store, items, report))
@@ -140,17 +140,17 @@ def parser() -> argparse.ArgumentParser:
     """Six commands. A URI is a local path, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX."""
     options = argparse.ArgumentParser(prog="python -m training.data", allow_abbrev=False)
     commands = options.add_subparsers(required=True)
-    one = commands.add_parser("shard", help="write shards of some data")
-    one.add_argument("source", type=parse_source)
-    one.add_argument("destination", help="a new folder, or a new prefix of a bucket")
-    one.add_argument("--shards", type=int, default=16, help="a multiple of 8 reads fastest")
-    one.add_argument("--data", help=f"format of the source: {', '.join(DATASETS)}")
-    one.set_defaults(run=shard)
+    shards = commands.add_parser("shard", help="write shards of some data")
+    shards.add_argument("source", type=parse_source)
+    shards.add_argument("destination", help="a new folder, or a new prefix of a bucket")
+    shards.add_argument("--shards", type=int, default=16, help="a multiple of 8 reads fastest")
+    shards.add_argument("--data", help=f"format of the source: {', '.join(DATASETS)}")
+    shards.set_defaults(run=shard)
     two = commands.add_parser("index", help="write an index of TFRecord files, without a copy")
     two.add_argument("source", type=parse_source)
     two.add_argument("--to", help="another folder or prefix for the index")
     two.set_defaults(run=index)
-    for each in (one, two):
+    for each in (shards, two):
         each.add_argument("--preset", help="take format and settings from a preset")
         each.add_argument("--split", default="train", help="train, validation or test")
         each.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
@@ -164,19 +164,19 @@ def parser() -> argparse.ArgumentParser:
 
 def add_transfers(commands: Any) -> None:
     """The commands that bring data to a host."""
-    one = commands.add_parser(
+    downloads = commands.add_parser(
         "download", help="download files into a folder; continues an interrupted download"
     )
-    one.add_argument("uri")
-    one.add_argument("folder", type=Path, nargs="?", help="without it: a folder of the cache")
-    one.set_defaults(run=download)
+    downloads.add_argument("uri")
+    downloads.add_argument("folder", type=Path, nargs="?", help="without it: a folder of the cache")
+    downloads.set_defaults(run=download)
     other = commands.add_parser("stream", help="write records as files that a reader removes")
     other.add_argument("uri")
     other.add_argument("folder", type=Path)
     other.add_argument("--epochs", type=int, default=0, help="0: as many as are read")
     other.add_argument("--shuffle", type=int, metavar="SEED", help="order the files anew per epoch")
     other.set_defaults(run=stream)
-    for each in (one, other):
+    for each in (downloads, other):
         each.add_argument("--part", default="0/1", metavar="I/N", help=PART_HELP)
 
 

@@ -63,7 +63,7 @@ class Arrays:
     def to_measure(self, most: int) -> tuple[Any, Any]:
         return self.values, self.labels
 
-    def part(self, numbers: Any) -> Arrays:
+    def subset(self, numbers: Any) -> Arrays:
         factors = None if self.factors is None else self.factors[numbers]
         parts = {"values": self.values[numbers], "labels": self.labels[numbers]}
         return replace(self, **parts, factors=factors, place=None, as_in=None)
@@ -123,8 +123,8 @@ def check_labels(labels: Any, classes: tuple[str, ...], task: Any, source: str) 
     labels = np.asarray(labels)
     if labels.ndim != task.label_rank or labels.dtype.kind not in "biuf":
         rows = "a row of 0 and 1 per sample, as data=numpy can have them"
-        wanted = "one number per sample" if task.label_rank == 1 else rows
-        raise DataError(f"{source}: labels must be {wanted}")
+        shape = "one number per sample" if task.label_rank == 1 else rows
+        raise DataError(f"{source}: labels must be {shape}")
     low, high = float(labels.min()), float(labels.max())
     whole = labels.dtype.kind in "biu" or bool((labels == np.floor(labels)).all())
     count = len(classes) or (int(high) + 1 if whole and high >= 0 else 0)

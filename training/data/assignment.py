@@ -83,11 +83,11 @@ def shares(epoch: Epoch, replica: int, steps: int) -> Iterator[Share]:
     """The batches of one replica. Padding is the first position of its step."""
     for step in range(steps):
         positions = epoch.positions(step)
-        own = epoch.share(step, replica)
-        missing = epoch.length(step, replica) - len(own)
+        share = epoch.share(step, replica)
+        missing = epoch.length(step, replica) - len(share)
         yield Share(
-            positions=[*own, *[positions[0]] * missing],
-            weights=[1.0] * len(own) + [0.0] * missing,
+            positions=[*share, *[positions[0]] * missing],
+            weights=[1.0] * len(share) + [0.0] * missing,
             total=len(positions),
         )
 

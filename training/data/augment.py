@@ -14,8 +14,8 @@ import tensorflow as tf
 def draws(seed: int, epoch: Any, numbers: Any, stream: int) -> Any:
     """One pseudo-random number below 2**31 per sample: int64 [batch] for numbers [batch]."""
     mixed = tf.cast(numbers, tf.uint64)
-    for part in (seed, tf.cast(epoch, tf.uint64), stream):
-        mixed = _mix(mixed + tf.cast(part, tf.uint64) * tf.constant(0x9E3779B97F4A7C15, tf.uint64))
+    for word in (seed, tf.cast(epoch, tf.uint64), stream):
+        mixed = _mix(mixed + tf.cast(word, tf.uint64) * tf.constant(0x9E3779B97F4A7C15, tf.uint64))
     return tf.cast(tf.bitwise.right_shift(mixed, tf.constant(33, tf.uint64)), tf.int64)
 
 

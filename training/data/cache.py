@@ -38,7 +38,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RemoteFile:
     """A file to download, with its sha256 or the beginning of it; without one it is verified by
     its size alone. `etag`: its version, of which an incomplete download is continued."""
 
@@ -69,7 +69,7 @@ def download_all(store: Store, items: Sequence[Item], report: Report) -> Path:
     with locked(folder, report):
         if not folder.exists():
             beside = folder.with_name(f"{folder.name}.partial")
-            download(store, wanted(store, items), beside, report)
+            download(store, remote_files(store, items), beside, report)
             try:
                 check_unchanged(store, items)
             except ChangedError:  # it may be as listed again: not with the size of these alone
@@ -80,7 +80,7 @@ def download_all(store: Store, items: Sequence[Item], report: Report) -> Path:
     return folder
 
 
-def wanted(store: Store, items: Sequence[Item]) -> list[Wanted]:
+def remote_files(store: Store, items: Sequence[Item]) -> list[RemoteFile]:
     """The files to download. Shards are verified by the hashes of their manifest.
 
     Raises:
@@ -90,7 +90,7 @@ def wanted(store: Store, items: Sequence[Item]) -> list[Wanted]:
     if shards := manifest.beside(store, items):
         manifest.check_sizes(store, shards)
         hashes = {shard.name: shard.sha256 for shard in shards.shards}
-    return [Wanted(i.name, i.bytes, hashes.get(i.name, ""), i.etag) for i in items]
+    return [RemoteFile(i.name, i.bytes, hashes.get(i.name, ""), i.etag) for i in items]
 
 
 class ChangedError(DataError):
@@ -139,7 +139,7 @@ def locked(folder: Path, report: Report) -> Iterator[None]:
         yield
 
 
-def download(store: Store, files: Sequence[Wanted], folder: Path, report: Report) -> None:
+def download(store: Store, files: Sequence[RemoteFile], folder: Path, report: Report) -> None:
     """Download files into a folder: files that are there stay, interrupted ones continue.
 
     Raises:
@@ -173,29 +173,29 @@ def unwritable(path: Path, error: OSError) -> DataError:
 class Download:
     """One file on its way into a folder."""
 
-    def __init__(self, store: Store, wanted: Wanted, folder: Path) -> None:
-        self.store, self.wanted = store, wanted
-        self.path = inside(folder, wanted.name)
-        version = wanted.sha256 or wanted.etag
-        name = hashlib.sha256(f"{wanted.name}\0{version}".encode()).hexdigest()[:32]
+    def __init__(self, store: Store, remote: RemoteFile, folder: Path) -> None:
+        self.store, self.remote = store, remote
+        self.path = inside(folder, remote.name)
+        version = remote.sha256 or remote.etag
+        name = hashlib.sha256(f"{remote.name}\0{version}".encode()).hexdigest()[:32]
         self.partial = folder / ".part" / name
         self.digest: Any = None
         have = self.partial.stat().st_size if self.partial.is_file() else 0
-        self.have = have if have <= wanted.bytes else 0
+        self.have = have if have <= remote.bytes else 0
 
     @property
     def remaining(self) -> int:
         """Bytes that are still to be read."""
-        return self.wanted.bytes - self.have
+        return self.remote.bytes - self.have
 
     def is_complete(self) -> bool:
         """Whether the whole file is there already."""
-        return self.path.is_file() and self.path.stat().st_size == self.wanted.bytes
+        return self.path.is_file() and self.path.stat().st_size == self.remote.bytes
 
     def ranges(self) -> list[tuple[int, int]]:
         """What to read, in order; an empty file has one empty range."""
-        starts = range(self.have, self.wanted.bytes, RANGE) or [self.have]
-        return [(start, min(start + RANGE, self.wanted.bytes)) for start in starts]
+        starts = range(self.have, self.remote.bytes, RANGE) or [self.have]
+        return [(start, min(start + RANGE, self.remote.bytes)) for start in starts]
 
     def write(self, data: Any) -> None:
         """Append a range; the last one makes the file appear."""
@@ -204,7 +204,7 @@ class Download:
         self.file.write(data)
         self.digest.update(data)
         self.have += len(data)
-        if self.have == self.wanted.bytes:
+        if self.have == self.remote.bytes:
             self._finish()
 
     def _begin(self) -> None:
@@ -218,10 +218,10 @@ class Download:
 
     def _finish(self) -> None:
         self.file.close()
-        if not self.digest.hexdigest().startswith(self.wanted.sha256):
+        if not self.digest.hexdigest().startswith(self.remote.sha256):
             self.partial.unlink()
             raise DataError(
-                f"{self.store.uri}/{self.wanted.name} is altered: its sha256 is not the manifest's"
+                f"{self.store.uri}/{self.remote.name} is altered: its sha256 is not the manifest's"
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -233,7 +233,7 @@ class Download:
 def inside(folder: Path, name: str) -> Path:
     """The path of a file below a folder; DataError for a name that leads out of it."""
     parts = name.split("/")
-    if any(part in ("", ".", "..", ".part") or "\0" in part for part in parts):
+    if any(folder_name in ("", ".", "..", ".part") or "\0" in folder_name for folder_name in parts):
         raise DataError(f"the name {name!r} cannot be a file's")
     return folder.joinpath(*parts)
 
@@ -258,7 +258,7 @@ def requests(
     """All ranges to read, as functions."""
     for item in missing:
         for start, end in item.ranges():
-            yield item, partial(store.read_range, item.wanted.name, start, end)
+            yield item, partial(store.read_range, item.remote.name, start, end)
 
 
 def in_order(

@@ -91,10 +91,10 @@ class Feeder:
 
     def files(self, epoch: int) -> Sequence[tuple[Item, int | None]]:
         """The files of an epoch in order, with the number of records where a manifest says it."""
-        found = self.store.items()
-        items = [item for item in found if not is_manifest(item.name)]
+        listed = self.store.items()
+        items = [item for item in listed if not is_manifest(item.name)]
         records: dict[str, int] = {}
-        if shards := manifest.beside(self.store, found):
+        if shards := manifest.beside(self.store, listed):
             manifest.check_sizes(self.store, shards)
             records = dict(zip(shards.names, shards.counts, strict=True))
             items = [item for item in items if item.name in records]

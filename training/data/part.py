@@ -35,7 +35,7 @@ class Part:
             DataError: there are fewer files than parts, so that a part is empty.
         """
         shared = [item for item in items if is_manifest(item.name)]
-        own = [item for item in items if not is_manifest(item.name)][self.index :: self.count]
-        if not own:
+        selected = [item for item in items if not is_manifest(item.name)][self.index :: self.count]
+        if not selected:
             raise DataError(f"part {self.index}/{self.count} is empty: {len(items)} files")
-        return own + shared
+        return selected + shared

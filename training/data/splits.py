@@ -14,7 +14,7 @@ from typing import Any
 from railhead.documents.names import MANIFEST
 
 from ..config import ConfigError, TrainConfig
-from ..registry import DATASETS
+from ..registry import DATASETS, ONLY_FOLDER
 from ..tasks import names_of, task_of
 from . import DataError, Dataset
 from .arrays import Arrays
@@ -34,9 +34,12 @@ def load(config: TrainConfig, data: Mapping[str, DataSource], report: Report = p
         DataError: data, a file or a label is wrong.
     """
     module = importlib.import_module(DATASETS[config.data])
-    splits = dict(
-        read(module, data["train"], config, report) if "train" in data else module.fetch(config)
-    )
+    if "train" in data:
+        splits = read(module, data["train"], config, report)
+    elif config.data in ONLY_FOLDER:
+        raise DataError(f"data={config.data} needs a folder: --data train=FOLDER")
+    else:
+        splits = dict(module.fetch(config))
     for name in ("validation", "test"):
         if name in data:
             splits[name] = split_of(read(module, data[name], config, report), name, data[name])
@@ -155,7 +158,7 @@ def hold_out(samples: Any, config: TrainConfig) -> tuple[Any, Any]:
     else:
         chosen = set(generator.sample(range(len(samples)), count))
     rest = [number for number in range(len(samples)) if number not in chosen]
-    return samples.part(rest), samples.part(sorted(chosen))
+    return samples.subset(rest), samples.subset(sorted(chosen))
 
 
 def stratified(labels: Any, count: int, generator: random.Random) -> set[int]:
@@ -166,20 +169,20 @@ def stratified(labels: Any, count: int, generator: random.Random) -> set[int]:
         members.setdefault(label, []).append(number)
     of_class = sorted(members.items())
     least = 1 if len(of_class) <= count else 0
-    exact = [len(own) * count / len(labels) for _, own in of_class]
-    wanted = [
-        min(max(int(share), least), len(own) - 1)
-        for share, (_, own) in zip(exact, of_class, strict=True)
+    exact = [len(numbers) * count / len(labels) for _, numbers in of_class]
+    sizes = [
+        min(max(int(share), least), len(numbers) - 1)
+        for share, (_, numbers) in zip(exact, of_class, strict=True)
     ]
-    left = sorted(range(len(exact)), key=lambda k: (wanted[k] - exact[k], generator.random()))
-    for k in left[: max(0, count - sum(wanted))]:
-        wanted[k] += wanted[k] < len(of_class[k][1]) - 1
-    if not any(wanted):  # each class has one sample
+    in_turn = sorted(range(len(exact)), key=lambda k: (sizes[k] - exact[k], generator.random()))
+    for k in in_turn[: max(0, count - sum(sizes))]:
+        sizes[k] += sizes[k] < len(of_class[k][1]) - 1
+    if not any(sizes):  # each class has one sample
         return {of_class[0][1][0]}  # the others still have the highest number
     return {
         number
-        for size, (_, own) in zip(wanted, of_class, strict=True)
-        for number in generator.sample(own, size)
+        for size, (_, numbers) in zip(sizes, of_class, strict=True)
+        for number in generator.sample(numbers, size)
     }
 
 
@@ -207,10 +210,10 @@ def checked(unchecked: Mapping[str, Any], config: TrainConfig) -> Dataset:
         raise ConfigError(f"class_weights has {len(factors)} numbers, and train {classes} classes")
     splits = {name: fitted(samples, train, name) for name, samples in unchecked.items()}
     for name, samples in splits.items():
-        own = samples.check(task)
-        if task.label_rank == 2 and own != classes:
-            raise DataError(f"{name} has labels of {own} classes, but train of {classes}")
-        if task.metric == "accuracy" and own > classes:
+        count = samples.check(task)
+        if task.label_rank == 2 and count != classes:
+            raise DataError(f"{name} has labels of {count} classes, but train of {classes}")
+        if task.metric == "accuracy" and count > classes:
             raise DataError(f"{name} has labels that train does not have")
     return Dataset(
         train=train,
@@ -248,10 +251,10 @@ def as_in(samples: Any, columns: tuple[str, ...], fill: tuple[float, ...]) -> An
 
 def check_columns(samples: Any, columns: tuple[str, ...], name: str, other: str) -> None:
     """DataError for a table with other inputs than `other`, or in another order."""
-    own = samples.columns
-    if own and columns and own != columns:
+    used = samples.columns
+    if used and columns and used != columns:
         raise DataError(
-            f"{name} has the columns {', '.join(own)}, but {other} has {', '.join(columns)}"
+            f"{name} has the columns {', '.join(used)}, but {other} has {', '.join(columns)}"
         )
 
 
@@ -271,8 +274,8 @@ def with_classes(samples: Any, classes: tuple[str, ...], name: str, other: str) 
         text for text, number in zip(samples.classes, own_numbers, strict=True) if number is None
     ]
     if unknown or not samples.classes:
-        what = f"class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}"
-        own = f"the {what}" if unknown else "no names of classes"
+        classes_text = f"class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}"
+        ours = f"the {classes_text}" if unknown else "no names of classes"
         theirs = ", ".join(classes) or "no names of classes"
-        raise DataError(f"{name} has {own}, but {other} has {theirs}")
+        raise DataError(f"{name} has {ours}, but {other} has {theirs}")
     return samples.renumbered(own_numbers, classes)

@@ -89,8 +89,8 @@ class Folder:
         paths = [self.path] if self.path.is_file() else sorted(self.path.rglob("*"))
         items = [self._item(path) for path in paths if path.is_file()]
         if not items:
-            what = "holds no files" if self.path.is_dir() else "does not exist"
-            raise NothingThereError(f"{self.uri} {what}")
+            reason = "holds no files" if self.path.is_dir() else "does not exist"
+            raise NothingThereError(f"{self.uri} {reason}")
         for item in items:
             self.etags.setdefault(item.name, item.etag)
         return items

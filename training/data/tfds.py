@@ -42,14 +42,14 @@ def refuse_encoded(features: bytes, feature: str, where: str) -> None:
         return
     image, tensor = mapping(kinds, "image"), mapping(kinds, "tensor")
     if image and (dtype := image.get("dtype", "uint8")) not in PIXELS:
-        what = f"PNG files in which each four bytes are one pixel of {dtype}"
+        stored = f"PNG files in which each four bytes are one pixel of {dtype}"
     elif tensor.get("encoding", "none") != "none" and (dtype := tensor.get("dtype")) != "uint8":
-        what = f"the bytes of numbers of {dtype}"
+        stored = f"the bytes of numbers of {dtype}"
     else:
         return
     raise DataError(
-        f"{where}: {feature!r} is {what}, says {FEATURES}, and only pixels of uint8 and uint16 are "
-        "read: --script with tensorflow_datasets, or write the numbers as a list of floats"
+        f"{where}: {feature!r} is {stored}, says {FEATURES}, and only pixels of uint8 and uint16 "
+        "are read: --script with tensorflow_datasets, or write the numbers as a list of floats"
     )
 
 
@@ -62,8 +62,8 @@ def kinds_of(value: Any, path: list[str]) -> dict[str, Any]:
 
 def mapping(value: Any, key: str) -> dict[str, Any]:
     """The object of a key; empty where there is none."""
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    inner = value.get(key) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}
 
 
 def split(name: str) -> tuple[str, str, str]:

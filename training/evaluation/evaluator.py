@@ -18,10 +18,9 @@ from ..config import TrainConfig
 from ..data.assignment import lanes_for
 from ..input_pipeline import batches, next_batch, plan_for
 from ..learning.step import SUMS, compiled, sums
-from ..results import Metrics
+from ..results import Metrics, ticker
 from ..strategies.protocol import Strategy
 from ..tasks import Task
-from ..ticks import ticker
 from .metrics import MoreMetrics
 from .scores import Counts, counts_of
 

@@ -85,22 +85,22 @@ def load(path: Path) -> Any:
         raise TrainingError(f"{path} does not load as a Keras model: {reason}") from None
 
 
-def names_in(path: Path, what: str) -> tuple[str, ...]:
+def names_in(path: Path, key: str) -> tuple[str, ...]:
     """The names of the classes or columns that a model was trained with; () where it has none."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return tuple(map(str, json.loads(archive.read(SETTINGS))[what]))
+            return tuple(map(str, json.loads(archive.read(SETTINGS))[key]))
     except (KeyError, ValueError, OSError, zipfile.BadZipFile):
         return ()
 
 
 def check_fit(model: Any, held_out: HeldOut, job: Job) -> None:
     """TrainingError if the data has other inputs, or more classes, than the model."""
-    wanted, shape = tuple(model.input_shape[1:]), held_out.samples.inputs.shape
-    if len(wanted) != len(shape) or any(
-        a not in (None, b) for a, b in zip(wanted, shape, strict=True)
+    expected, shape = tuple(model.input_shape[1:]), held_out.samples.inputs.shape
+    if len(expected) != len(shape) or any(
+        a not in (None, b) for a, b in zip(expected, shape, strict=True)
     ):
-        raise TrainingError(f"the model takes inputs {wanted}, and the data has {shape}")
+        raise TrainingError(f"the model takes inputs {expected}, and the data has {shape}")
     task = task_of(job.config.task)
     classes, outputs = held_out.samples.check(task), int(model.output_shape[-1])
     if task.label_rank == 2 and classes != outputs:

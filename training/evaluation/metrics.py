@@ -43,8 +43,8 @@ class MoreMetrics:
         sizes = [sum(_sizes(metric)) for metric in self.metrics.values()]
         parts = np.split(sums, np.cumsum(sizes))
         return {
-            name: float(_result(metric, part))
-            for (name, metric), part in zip(self.metrics.items(), parts, strict=False)
+            name: float(_result(metric, values))
+            for (name, metric), values in zip(self.metrics.items(), parts, strict=False)
         }
 
     def _made(self, text: str) -> Any:
@@ -53,36 +53,37 @@ class MoreMetrics:
             return _MeanArea(multi_label=True) if self.outputs > 1 else keras.metrics.AUC()
         if top := TOP.fullmatch(text):
             return keras.metrics.SparseTopKCategoricalAccuracy(int(top[1]))
-        own = load("metrics", text) if ":" in text else getattr(keras.metrics, text, None)
-        if inspect.isclass(own):
-            own = own()
-        if isinstance(own, keras.metrics.Metric):
-            return own
-        if not inspect.isfunction(own):
+        metric = load("metrics", text) if ":" in text else getattr(keras.metrics, text, None)
+        if inspect.isclass(metric):
+            metric = metric()
+        if isinstance(metric, keras.metrics.Metric):
+            return metric
+        if not inspect.isfunction(metric):
             choices = "top_K, auc, the name of a metric of Keras or module:name"
             raise ConfigError(f"metrics: {text} is not {choices}")
-        return keras.metrics.MeanMetricWrapper(own, name=metric_name(text))
+        return keras.metrics.MeanMetricWrapper(metric, name=metric_name(text))
 
     def _state(self, metric: Any, labels: Any, outputs: Any, weights: Any) -> Any:
         before = [tf.zeros(v.shape, v.dtype) for v in metric.variables]
         values = self.task.probabilities(outputs)
-        wanted = self._wanted(labels)
-        state = metric.stateless_update_state(before, wanted, values, sample_weight=weights)
-        return tf.concat([tf.reshape(tf.cast(part, tf.float32), [-1]) for part in state], axis=0)
+        state = metric.stateless_update_state(
+            before, self._as_column(labels), values, sample_weight=weights
+        )
+        return tf.concat([tf.reshape(tf.cast(sums, tf.float32), [-1]) for sums in state], axis=0)
 
-    def _wanted(self, labels: Any) -> Any:
+    def _as_column(self, labels: Any) -> Any:
         """Labels in the shape of one output, [batch, 1], as Keras' metrics expect them."""
         return labels[:, None] if self.outputs == 1 else labels
 
     def _try(self, name: str, metric: Any) -> None:
         """Compute it once: Keras makes some variables only then."""
         classes = np.arange(EXAMPLE) % max(2, self.outputs)
-        wanted = classes if self.task.label_rank == 1 else np.eye(self.outputs)[classes]
-        labels = tf.constant(wanted, self.task.label_type)
+        values = classes if self.task.label_rank == 1 else np.eye(self.outputs)[classes]
+        labels = tf.constant(values, self.task.label_type)
         outputs = np.random.RandomState(0).normal(size=(EXAMPLE, self.outputs))
         batch = (labels, tf.constant(outputs, tf.float32), tf.ones([EXAMPLE]))
         try:
-            metric.update_state(self._wanted(labels), self.task.probabilities(batch[1]))
+            metric.update_state(self._as_column(labels), self.task.probabilities(batch[1]))
             metric.reset_state()
             # As a graph: TensorFlow warns of some operations that are called often outside of one.
             state = tf.function(lambda *batch: self._state(metric, *batch), autograph=False)
@@ -112,8 +113,8 @@ def _result(metric: Any, sums: Any) -> Any:
     """The value that a state, as one vector, makes."""
     parts = np.split(sums, np.cumsum(_sizes(metric)))
     state = [
-        tf.constant(np.reshape(part, variable.shape), variable.dtype)
-        for variable, part in zip(metric.variables, parts, strict=False)
+        tf.constant(np.reshape(values, variable.shape), variable.dtype)
+        for variable, values in zip(metric.variables, parts, strict=False)
     ]
     return np.asarray(metric.stateless_result(state))
 

@@ -31,9 +31,9 @@ def write(
     `evaluation`."""
     task, samples = task_of(job.config.task), held_out.samples
     names = names_of(held_out.names, len(result.counts))
-    own = {} if task.metric == "accuracy" else {task.metric: result.metrics.score}
+    score = {} if task.metric == "accuracy" else {task.metric: result.metrics.score}
     classes = per_class(result.counts, names)
-    figures: dict[str, Any] = {**own, **means(classes), **result.more}
+    figures: dict[str, Any] = {**score, **means(classes), **result.more}
     if missing := [item["class"] for item in classes if not item["samples"]]:
         figures["missing_classes"] = missing
     values: dict[str, Any] = {"split": held_out.split, **(more or {}), **figures}

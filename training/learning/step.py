@@ -25,7 +25,7 @@ def sums(losses: Any, scores: Any, weights: Any) -> Any:
     # Padding counts as 0 also where its loss is not finite.
     counted = weights > 0
     parts = [tf.where(counted, losses, 0.0), weights, tf.where(counted, scores, 0.0)]
-    return tf.stack([tf.reduce_sum(part) for part in parts])
+    return tf.stack([tf.reduce_sum(values) for values in parts])
 
 
 class Step:
@@ -88,11 +88,12 @@ class Step:
         for index in range(parts):
             rows, counts = _rows(weights, index, parts)
             _assign(state, before if index else [])
-            own = [tf.gather(each, rows) for each in (inputs, labels, factors)]
-            part = self._part(own[0], own[1], own[2], counts, total)
-            gradients.append(part[0])
-            tallies.append(part[1])
-            after.append([part[1][1] * (now - old) for now, old in zip(state, before, strict=True)])
+            x, y, scales = (tf.gather(each, rows) for each in (inputs, labels, factors))
+            of_part, sums_of_part = self._part(x, y, scales, counts, total)
+            gradients.append(of_part)
+            tallies.append(sums_of_part)
+            samples = sums_of_part[1]
+            after.append([samples * (now - old) for now, old in zip(state, before, strict=True)])
         tally = tf.add_n(tallies)
         moved = [tf.add_n(same) / tf.maximum(tally[1], 1.0) for same in zip(*after, strict=True)]
         _assign(state, [old + change for old, change in zip(before, moved, strict=True)])

@@ -93,8 +93,8 @@ def _cause(error: Exception, module: ModuleType) -> str:
     """The first lines of an error, and the line of the model's module that it came from."""
     text = " ".join(str(error).split())[:300]
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame.lineno for frame in frames if frame.filename == module.__file__]
-    place = f" ({module.__file__}, line {own[-1]})" if own else ""
+    lines = [frame.lineno for frame in frames if frame.filename == module.__file__]
+    place = f" ({module.__file__}, line {lines[-1]})" if lines else ""
     return f"{type(error).__name__}: {text}{place}"
 
 
@@ -117,5 +117,5 @@ def _last_activation(model: Any, outputs: int) -> str:
         values = keras.ops.convert_to_numpy(model(sample))
         is_distribution = outputs > 1 and (values >= 0).all() and abs(values.sum() - 1) < 1e-3
         return "softmax" if is_distribution else ""
-    own = getattr(getattr(last, "activation", None), "__name__", "")
-    return next((x for x in PROBABILITIES if x in (own, type(last).__name__.lower())), "")
+    activation = getattr(getattr(last, "activation", None), "__name__", "")
+    return next((x for x in PROBABILITIES if x in (activation, type(last).__name__.lower())), "")

@@ -146,11 +146,11 @@ class ServedApp:
         version = self.versions.get(number)
         with version.in_use():
             signatures = version.model.signatures
-            wanted = await self.large.run(len(body), rest.decode, body, signatures)
-            outputs = await version.batchers[wanted.signature].predict(wanted.arrays)
+            decoded = await self.large.run(len(body), rest.decode, body, signatures)
+            outputs = await version.batchers[decoded.signature].predict(decoded.arrays)
         size = sum(array.nbytes for array in outputs.values())
         return await self.large.run(
-            size, rest.predict_response, outputs, wanted.by_row, wanted.rows
+            size, rest.predict_response, outputs, decoded.by_row, decoded.rows
         )
 
 

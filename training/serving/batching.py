@@ -94,8 +94,9 @@ class Batcher:
             {name: array[start : start + most] for name, array in arrays.items()}
             for start in range(0, rows, most)
         ]
-        results = [await self._in_pool(self._padded, [part]) for part in parts]
-        return {name: np.concatenate([part[0][name] for part in results]) for name in results[0][0]}
+        results = [await self._in_pool(self._padded, [arrays]) for arrays in parts]
+        outputs = [outputs_of_part for (outputs_of_part,) in results]
+        return {name: np.concatenate([each[name] for each in outputs]) for name in outputs[0]}
 
     def _rows_of_a_part(self, arrays: Arrays, rows: int) -> int:
         """A power of two, or `max_batch`: the number of different shapes stays small."""

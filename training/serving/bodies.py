@@ -73,12 +73,12 @@ class Bodies:
 
     async def _read(self, request: Request, hold: Callable[[int], None]) -> bytes:
         parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
+        async for piece in request.stream():
+            size += len(piece)
             if size > self.largest:
                 raise self._too_large()
             hold(size)
-            parts.append(part)
+            parts.append(piece)
         return b"".join(parts)
 
     def _unzipped(self, sent: bytes) -> bytes:

@@ -58,8 +58,8 @@ class Client:
         """The predictions for instances, in several requests if they are many."""
         predictions: list[Any] = []
         for start in range(0, len(instances), AT_ONCE):
-            part = {"instances": list(instances[start : start + AT_ONCE])}
-            predictions += self.call("POST", ":predict", part)["predictions"]
+            body = {"instances": list(instances[start : start + AT_ONCE])}
+            predictions += self.call("POST", ":predict", body)["predictions"]
         return predictions
 
 
@@ -192,9 +192,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--port", type=int, required=True)
     options.add_argument("--name", required=True)
     options.add_argument("--versions", type=Path, required=True, help="the served folder")
-    what = options.add_mutually_exclusive_group(required=True)
-    what.add_argument("--file", type=Path, help="samples as the model takes them: .json or .npy")
-    what.add_argument("--samples", type=int, help="so many held-out samples")
+    source = options.add_mutually_exclusive_group(required=True)
+    source.add_argument("--file", type=Path, help="samples as the model takes them: .json or .npy")
+    source.add_argument("--samples", type=int, help="so many held-out samples")
     options.add_argument("--data", action="append", default=[], metavar="NAME=URI")
     return options
 

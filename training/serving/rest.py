@@ -36,15 +36,15 @@ class Decoded:
 
 def decode(body: bytes, signatures: Mapping[str, Signature]) -> Decoded:
     """The inputs of a model in a body; InvalidRequest where they do not fit."""
-    wanted = PredictRequest.read(body)
-    if wanted.signature not in signatures:
+    request = PredictRequest.read(body)
+    if request.signature not in signatures:
         raise InvalidRequest(
-            f'Serving signature name: "{wanted.signature}" not found in signature def; '
+            f'Serving signature name: "{request.signature}" not found in signature def; '
             f"the signatures: {', '.join(sorted(signatures))}"
         )
-    rows = len(wanted.values) if wanted.by_row else 0
-    arrays = wanted.arrays(signatures[wanted.signature])
-    return Decoded(wanted.signature, wanted.by_row, rows, arrays)
+    rows = len(request.values) if request.by_row else 0
+    arrays = request.arrays(signatures[request.signature])
+    return Decoded(request.signature, request.by_row, rows, arrays)
 
 
 @dataclass(frozen=True)

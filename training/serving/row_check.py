@@ -51,15 +51,15 @@ def _len(arrays: Arrays) -> int:
 def _alike(together: Any, rows: Sequence[Any]) -> bool:
     if len({row.shape[1:] for row in rows}) > 1:  # such as the boxes that a detector keeps
         return False
-    wanted = np.concatenate(rows)
-    if together.shape != wanted.shape:
+    apart = np.concatenate(rows)
+    if together.shape != apart.shape:
         return False
     if together.dtype.kind not in "fV":  # V: bfloat16
-        return bool(np.array_equal(together, wanted))
+        return bool(np.array_equal(together, apart))
     share = TOLERANCE_OF_HALF if together.dtype.itemsize == 2 else TOLERANCE
-    together, wanted = together.astype("float64"), wanted.astype("float64")
-    largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)
-    return bool(np.allclose(together, wanted, rtol=0, atol=share * largest, equal_nan=True))
+    together, apart = together.astype("float64"), apart.astype("float64")
+    largest = np.abs(apart[np.isfinite(apart)]).max(initial=0.0)
+    return bool(np.allclose(together, apart, rtol=0, atol=share * largest, equal_nan=True))
 
 
 def _trial_rows(signature: Signature, rows: int, length: int) -> dict[str, Any]:

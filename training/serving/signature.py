@@ -139,9 +139,9 @@ def _zeros(tensor: Tensor, rows: int) -> Any:
     return np.zeros(shape, dtype=tensor.dtype)
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(
-        size in (None, actual) for actual, size in zip(shape, wanted, strict=True)
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(expected) and all(
+        size in (None, actual) for actual, size in zip(shape, expected, strict=True)
     )
 
 

@@ -30,8 +30,8 @@ class NotFound(LookupError):
 
 def not_found(name: str, number: int | None) -> NotFound:
     """The error for a model or version that does not serve; without a number: the newest one."""
-    wanted = f"Latest({name})" if number is None else f"Specific({name}, {number})"
-    return NotFound(f"Servable not found for request: {wanted}")
+    spec = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+    return NotFound(f"Servable not found for request: {spec}")
 
 
 @dataclass(eq=False)

@@ -66,15 +66,15 @@ class Distributed:
     def average(self, variables: Sequence[Any]) -> None:
         """Each replica has its own values: Keras 3 makes such variables without an aggregation."""
         for variable in variables if self.size > 1 else ():
-            own = self.strategy.run(variable.read_value)
-            variable.assign(self.strategy.reduce("MEAN", own, axis=None))
+            values = self.strategy.run(variable.read_value)
+            variable.assign(self.strategy.reduce("MEAN", values, axis=None))
 
     def replica_values(self, variable: Any) -> Any:
-        return np.stack([one.numpy() for one in self._own(variable)])
+        return np.stack([copy.numpy() for copy in self._own(variable)])
 
     def assign_replicas(self, variable: Any, values: Any) -> None:
-        for one, value in zip(self._own(variable), values, strict=True):
-            one.assign(value)
+        for copy, value in zip(self._own(variable), values, strict=True):
+            copy.assign(value)
 
     def _own(self, variable: Any) -> Sequence[Any]:
         own_variables: Sequence[Any] = self.strategy.experimental_local_results(variable)

@@ -101,7 +101,7 @@ def _stacks() -> list[str]:
 
 
 def _presets() -> list[str]:
-    tree = ast.parse((REPO / "training/configs/__init__.py").read_text())
+    tree = ast.parse((REPO / "training/presets.py").read_text())
     values = [statement.value for statement in tree.body if isinstance(statement, ast.Assign)]
     tables = [value for value in values if isinstance(value, ast.Dict)]
     return [str(key.value) for key in tables[0].keys if isinstance(key, ast.Constant)]

@@ -18,7 +18,7 @@ from bootstrap.cli.program import TASKS
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from railhead.documents.runs.run_record import RunRecord
-from training import configs
+from training import presets
 from training.config import describe_fields
 
 
@@ -67,7 +67,7 @@ def test_words_are_completed(known: None, typed: str, completed: str) -> None:
 
 
 def test_all_presets_and_settings_are_candidates() -> None:
-    assert candidates(["train", "--preset", ""], TASKS) == list(configs.PRESETS)
+    assert candidates(["train", "--preset", ""], TASKS) == list(presets.PRESETS)
     assert candidates(["train", "--set", ""], TASKS) == [f"{name}=" for name in describe_fields()]
 
 

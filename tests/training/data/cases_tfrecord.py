@@ -84,7 +84,7 @@ def a_compressed_file_gives_the_same_samples(folder: Path) -> None:
         for name in ("plain", "gzip")
     )
     assert plain.digest() == packed.digest() and len(packed) == 9
-    parts = [samples.part([1, 4, 7]) for samples in (plain, packed)]
+    parts = [samples.subset([1, 4, 7]) for samples in (plain, packed)]
     assert read_all(parts[0], 1) == read_all(parts[1], 1) == [(1, 1), (4, 1), (7, 1)]
 
 

@@ -66,11 +66,11 @@ def test_a_part_that_is_longer_than_its_file_is_read_again(tmp_path: Path) -> No
     (tmp_path / "a").mkdir()
     (tmp_path / "a/x").write_bytes(b"content")
     made = Folder(tmp_path / "a")
-    (wanted,) = cache.wanted(made, made.items())
-    begun = cache.Download(made, wanted, tmp_path / "b").partial
+    (file,) = cache.remote_files(made, made.items())
+    begun = cache.Download(made, file, tmp_path / "b").partial
     begun.parent.mkdir(parents=True)
     begun.write_bytes(b"of an earlier, longer file")
-    cache.download(made, [wanted], tmp_path / "b", lambda text: None)
+    cache.download(made, [file], tmp_path / "b", lambda text: None)
     assert (tmp_path / "b/x").read_bytes() == b"content"
     found = cache.download_all(made, made.items(), lambda text: None)
     assert [path.name for path in found.iterdir()] == ["x"]
@@ -81,13 +81,13 @@ def test_the_part_of_another_version_is_not_continued(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/x").write_bytes(b"content")
     made = Folder(tmp_path / "a")
-    (wanted,) = cache.wanted(made, made.items())
-    for etag in (wanted.etag, "another"):
-        begun = cache.Download(made, replace(wanted, etag=etag), tmp_path / etag).partial
+    (file,) = cache.remote_files(made, made.items())
+    for etag in (file.etag, "another"):
+        begun = cache.Download(made, replace(file, etag=etag), tmp_path / etag).partial
         begun.parent.mkdir(parents=True)
         begun.write_bytes(b"CON")
-        cache.download(made, [wanted], tmp_path / etag, lambda text: None)
-    assert (tmp_path / wanted.etag / "x").read_bytes() == b"CONtent"
+        cache.download(made, [file], tmp_path / etag, lambda text: None)
+    assert (tmp_path / file.etag / "x").read_bytes() == b"CONtent"
     assert (tmp_path / "another/x").read_bytes() == b"content"
 
 
@@ -124,13 +124,13 @@ def test_an_interrupted_download_goes_on_where_it_was(
         return read(name, start, end)
 
     monkeypatch.setattr(made, "read_range", interrupted)
-    wanted = cache.wanted(made, made.items())
+    remote = cache.remote_files(made, made.items())
     with pytest.raises(DataError, match="the connection is gone"):
-        cache.download(made, wanted, tmp_path / "b", print)
+        cache.download(made, remote, tmp_path / "b", print)
     assert sorted(files(tmp_path / "b"))[2:] == ["manifest.json", "shard-0.tfrecord"]
     ranges.clear()
     monkeypatch.setattr(made, "read_range", noted(read, ranges))
-    cache.download(made, wanted, tmp_path / "b", print)
+    cache.download(made, remote, tmp_path / "b", print)
     assert ranges[0][:2] == ("shard-1.tfrecord", 5000)
     shutil.rmtree(tmp_path / "b/.part")
     assert files(tmp_path / "b") == files(tmp_path / "a")

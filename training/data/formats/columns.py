@@ -129,11 +129,13 @@ def inputs_of(column: Column, config: TrainConfig) -> list[str]:
         raise DataError(
             f"{column.place(0)}: no row has a value: --set unused={column.name} leaves it out"
         )
-    read, what = max(KINDS.values(), key=lambda kind: sum(kind[0](t) is not None for t in values))
+    read, expected = max(
+        KINDS.values(), key=lambda kind: sum(kind[0](t) is not None for t in values)
+    )
     most = sum(read(text) is not None for text in values)
     if config.categories == "error" or 2 * most >= len(values):
         raise DataError(
-            _not_a_number(column, read if most else number, what if most else "a number")
+            _not_a_number(column, read if most else number, expected if most else "a number")
         )
     return _categories(column, sorted(set(values)), config)
 
@@ -152,14 +154,14 @@ def _categories(column: Column, names: Sequence[str], config: TrainConfig) -> li
     return [f"{column.name}={'|'.join(names)}"]
 
 
-def _not_a_number(column: Column, read: Callable[[str], float | None], what: str) -> str:
+def _not_a_number(column: Column, read: Callable[[str], float | None], expected: str) -> str:
     """The first value that is not like the others, and what to do."""
     row, text = next(
         (row, text.strip())
         for row, text in enumerate(column.texts)
         if not is_missing(text) and read(text.strip()) is None
     )
-    begin = f"{column.place(row)}: {text!r} is not {what}"
+    begin = f"{column.place(row)}: {text!r} is not {expected}"
     path = column.place(row).rpartition(" line ")[0]
     if THOUSANDS.fullmatch(text):
         plain, point = text.replace(",", ""), text.replace(",", ".")
@@ -215,9 +217,9 @@ def source_of(name: str, columns: Mapping[str, Column]) -> tuple[str, str] | Non
     for ending in KINDS:
         if (
             name.endswith(ending)
-            and (own := name.removesuffix(ending) if ending else name) in columns
+            and (column := name.removesuffix(ending) if ending else name) in columns
         ):
-            return own, ending
+            return column, ending
     for match in re.finditer("=", name):
         if name[: match.start()] in columns:
             return name[: match.start()], name[match.start() :]
@@ -235,9 +237,9 @@ def as_numbers(column: Column, how: str) -> Any:
     read: Callable[[str], float | None]
     if how.startswith("="):
         numbers = {name: float(k) for k, name in enumerate(how[1:].split("|"))}
-        read, what = numbers.get, f"one of {how[1:].replace('|', ', ')}"
+        read, expected = numbers.get, f"one of {how[1:].replace('|', ', ')}"
     else:
-        read, what = KINDS[how]
+        read, expected = KINDS[how]
     values = column.plain if read is number else None
     if values is None:
         values = np.full(len(column.texts), np.nan)
@@ -245,7 +247,7 @@ def as_numbers(column: Column, how: str) -> Any:
             if not is_missing(text):
                 value = read(text.strip())
                 if value is None:
-                    raise DataError(_not_a_number(column, read, what))
+                    raise DataError(_not_a_number(column, read, expected))
                 values[row] = value
     with np.errstate(over="ignore"):  # what float32 cannot hold is found as infinite
         return values.astype(np.float32)
@@ -260,9 +262,9 @@ def first_missing(columns: Sequence[Column]) -> str:
     column = next(column for column in columns if column.name in counts)
     row = int(column.missing.argmax())
     text = column.texts[row].strip()
-    what = f"is {text!r}, a missing value" if text else "is empty"
+    value = f"is {text!r}, a missing value" if text else "is empty"
     each = ", ".join(f"{name} {count}" for name, count in counts.most_common(5))
     return (
-        f"{column.place(row)} {what} ({each} of {len(column.texts)} rows): every input must be a "
+        f"{column.place(row)} {value} ({each} of {len(column.texts)} rows): every input must be a "
         "number. --set missing=mean or missing=drop, or --set unused=COLUMN"
     )

@@ -72,11 +72,11 @@ class Table:
         columns = {
             name: Column(
                 name,
-                [one.texts[row] for row in kept],
+                [column.texts[row] for row in kept],
                 placed(self.path, lines, name),
-                one.separator,
+                column.separator,
             )
-            for name, one in self.columns.items()
+            for name, column in self.columns.items()
         }
         factors = None if self.factors is None else self.factors[kept]
         return replace(
@@ -107,11 +107,6 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     return {**splits, name: replace(splits[name], ignored=(*ignored, *splits[name].ignored))}
 
 
-def fetch(config: TrainConfig) -> dict[str, Any]:
-    """Refused: CSV files need a folder."""
-    raise DataError("data=csv needs a folder: --data train=FOLDER")
-
-
 def files_of(folder: Path) -> dict[str, Path]:
     """The file of each split, `train` first. A file of a split has its name, or ends with it, as
     a_train.csv."""
@@ -120,15 +115,16 @@ def files_of(folder: Path) -> dict[str, Path]:
     paths = sorted(path for path in folder.iterdir() if ENDING.search(path.name.lower()))
     stems = {path: ENDING.sub("", path.name.lower()) for path in paths}
     for word_of in (SPLIT_OF.get, split_word):
-        found: dict[str, list[Path]] = {}
+        by_split: dict[str, list[Path]] = {}
         for path in paths:
             if split := word_of(stems[path]):
-                found.setdefault(split, []).append(path)
-        if several := next((own for own in found.values() if len(own) > 1), None):
-            names = ", ".join(path.name for path in several)
-            raise DataError(f"{folder} has several files of one split: {names}")
-        if found:
-            return {name: found[name][0] for name in SPLITS if name in found}
+                by_split.setdefault(split, []).append(path)
+        for of_split in by_split.values():
+            if len(of_split) > 1:
+                names = ", ".join(path.name for path in of_split)
+                raise DataError(f"{folder} has several files of one split: {names}")
+        if by_split:
+            return {name: by_split[name][0] for name in SPLITS if name in by_split}
     if len(paths) != 1:
         other = sorted(path for path in folder.iterdir() if path.suffix.lower() in OTHER)
         if not paths and other:
@@ -154,11 +150,11 @@ def read_bytes(path: Path) -> bytes:
             return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
-    for magic, (what, reader, needs) in FORMATS.items():
+    for magic, (name, reader, needs) in FORMATS.items():
         if content.startswith(magic):
             code = f"import pandas; pandas.{reader}({str(path)!r}).to_csv('train.csv', index=False)"
             raise DataError(
-                f'{path} is {what}. Convert it: uv run --with pandas,{needs} python -c "{code}"'
+                f'{path} is {name}. Convert it: uv run --with pandas,{needs} python -c "{code}"'
             )
     return content
 
@@ -188,7 +184,7 @@ def table(path: Path, config: TrainConfig) -> Table:
     weights = columns.pop(config.sample_weights, None)
     factors = None if weights is None else as_numbers(weights, "")
     left_out = [name for name in names if name in config.unused_columns]
-    ids = [name for name, one in columns.items() if name not in left_out and is_id(one)]
+    ids = [name for name, column in columns.items() if name not in left_out and is_id(column)]
     unused = (
         *(f"{path.name} {unnamed(header[i], i)} (an index)" for i in index),
         *(f"{path.name} column {name!r} (an id: each row has another)" for name in ids),
@@ -234,7 +230,7 @@ def samples(
         columns=tuple(columns),
         fill=tuple(fill) if config.missing == "mean" else (),
         ignored=(*table.unused, *dropped(whole, table)),
-        place=lambda at: inputs_at[at[1]](at[0]) if len(at) > 1 else label_at(at[0]),
+        place=lambda index: inputs_at[index[1]](index[0]) if len(index) > 1 else label_at(index[0]),
         factors=table.factors,
         as_in=lambda columns, fill: samples(whole, config, columns, fill),
     )
@@ -282,11 +278,11 @@ def usable(table: Table, config: TrainConfig) -> dict[str, Column]:
 
 def sources_of(table: Table, used: Iterable[str], names: Iterable[str]) -> list[tuple[str, str]]:
     """For each input its column, and how it is made of it."""
-    found = {name: source_of(name, table.columns) for name in names}
-    sources = [source for source in found.values() if source]
-    if len(sources) < len(found) or set(used) - {source for source, _ in sources}:
-        own, theirs = ", ".join(used), ", ".join(found)
-        raise DataError(f"{table.path} has the columns {own}, but its inputs must be {theirs}")
+    by_name = {name: source_of(name, table.columns) for name in names}
+    sources = [source for source in by_name.values() if source]
+    if len(sources) < len(by_name) or set(used) - {source for source, _ in sources}:
+        ours, theirs = ", ".join(used), ", ".join(by_name)
+        raise DataError(f"{table.path} has the columns {ours}, but its inputs must be {theirs}")
     return sources
 
 
@@ -302,9 +298,9 @@ def without_missing(table: Table, used: Mapping[str, Column], config: TrainConfi
     if no_label.any():
         row = int(no_label.argmax())
         text = table.labels[row].strip()
-        what = f"{text!r}, a missing value" if text else "empty"
+        value = f"{text!r}, a missing value" if text else "empty"
         raise DataError(
-            f"{table.path} line {table.lines[row]}: the label is {what} "
+            f"{table.path} line {table.lines[row]}: the label is {value} "
             f"({no_label.sum()} of {len(table.labels)} rows): --set missing=drop leaves them out"
         )
     if config.missing == "error" and (fault := first_missing([*used.values()])):

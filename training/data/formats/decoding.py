@@ -36,14 +36,14 @@ def decode(files: Any, size: int, *, turn: bool = True) -> Any:
     )
     files, turns = tf.reshape(files, [-1]), tf.reshape(turns, [-1])
 
-    def one(file_and_turn: Any) -> Any:
+    def decode_one(file_and_turn: Any) -> Any:
         image = _decoded(file_and_turn[0])
         image.set_shape([None, None, 3])
         image = tf.image.resize(image, [size, size], antialias=True) / 255.0
         return turned(image, file_and_turn[1])
 
-    wanted = tf.TensorSpec([size, size, 3], tf.float32)
-    return tf.map_fn(one, (files, turns), fn_output_signature=wanted, parallel_iterations=16)
+    spec = tf.TensorSpec([size, size, 3], tf.float32)
+    return tf.map_fn(decode_one, (files, turns), fn_output_signature=spec, parallel_iterations=16)
 
 
 def turned(image: Any, orientation: Any) -> Any:
@@ -64,13 +64,18 @@ def image_fault(content: bytes) -> str:
     try:
         _decoded(as_tensorflow_reads(content))
     except (tf.errors.OpError, ValueError):
-        what = (
-            "WebP" if _is_webp(content) else "a BMP with a palette" if _has_palette(content) else ""
-        )
-        needs = "" if PILLOW else f": it is {what}, which needs Pillow here" if what else ""
-        needs = needs or ": its pixels have 32 bits, not 8 or 16" * _is_deep(content)
-        return f"is not an image that can be read{needs}"
+        return f"is not an image that can be read{_reason(content)}"
     return ""
+
+
+def _reason(content: bytes) -> str:
+    """Why no image could be read, as the end of a sentence; empty where that is not known."""
+    if _is_deep(content):
+        return ": its pixels have 32 bits, not 8 or 16"
+    if PILLOW:
+        return ""
+    name = "WebP" if _is_webp(content) else "a BMP with a palette" if _has_palette(content) else ""
+    return f": it is {name}, which needs Pillow here" if name else ""
 
 
 def _prepared(files: Sequence[bytes], turn: bool) -> tuple[Any, Any]:

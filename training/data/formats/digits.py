@@ -35,7 +35,7 @@ def fetch(config: TrainConfig) -> dict[str, Any]:
     samples = read_all()
     cut = len(samples) - HELD_OUT
     train, validation = slice(0, cut), slice(cut, len(samples))
-    return {"train": samples.part(train), "validation": samples.part(validation)}
+    return {"train": samples.subset(train), "validation": samples.subset(validation)}
 
 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Contents(Protocol):
 
     def __len__(self) -> int: ...
 
-    def part(self, numbers: Any) -> Contents:
+    def subset(self, numbers: Any) -> Contents:
         """The images of these ascending numbers."""
 
     def size(self) -> int:
@@ -63,7 +63,7 @@ class Files:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def part(self, numbers: Any) -> Files:
+    def subset(self, numbers: Any) -> Files:
         return Files(tuple(self.paths[number] for number in numbers))
 
     def size(self) -> int:
@@ -106,8 +106,8 @@ class EncodedImages:
     def to_measure(self, most: int) -> tuple[Any, Any]:
         return None, self.labels
 
-    def part(self, numbers: Any) -> EncodedImages:
-        return replace(self, contents=self.contents.part(numbers), labels=self.labels[numbers])
+    def subset(self, numbers: Any) -> EncodedImages:
+        return replace(self, contents=self.contents.subset(numbers), labels=self.labels[numbers])
 
     def renumbered(self, numbers: Sequence[int], classes: tuple[str, ...]) -> EncodedImages:
         return replace(self, labels=np.array(numbers)[self.labels], classes=classes)
@@ -148,12 +148,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
         raise DataError(f"{folder} is not a folder of images")
     if (folder / "train.csv").is_file() and (images := images_of_table(folder)):
         return {"train": from_table(folder, images, config)}
-    return read_splits(folder, lambda part: by_class(part, config))
-
-
-def fetch(config: TrainConfig) -> dict[str, Any]:
-    """Refused: images need a folder."""
-    raise DataError("data=images needs a folder: --data train=FOLDER")
+    return read_splits(folder, lambda split: by_class(split, config))
 
 
 def by_class(folder: Path, config: TrainConfig) -> EncodedImages:
@@ -190,7 +185,7 @@ def images_in(folder: Path) -> tuple[list[Path], list[Path]]:
     images: list[Path] = []
     others: list[Path] = []
     for path in sorted(files_below(folder)):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        hidden = any(name.startswith(".") for name in path.relative_to(folder).parts)
         if path.suffix.lower() in ENDINGS and not hidden:
             images.append(path)  # also a link to nothing, which is then named
         elif path.is_file():
@@ -240,15 +235,15 @@ def from_table(folder: Path, images: Path, config: TrainConfig) -> EncodedImages
     paths = []
     for line, row in enumerate(rows, 2):
         name = row[column] or ""
-        found = [images / name] if (images / name).is_file() else by_stem.get(name, [])
-        if not found:
+        candidates = [images / name] if (images / name).is_file() else by_stem.get(name, [])
+        if not candidates:
             raise DataError(f"{table} line {line}: {images / name} is missing")
-        if len(found) > 1:
-            several = ", ".join(path.name for path in found)
+        if len(candidates) > 1:
+            several = ", ".join(path.name for path in candidates)
             raise DataError(f"{table} line {line}: {name} may be {several}: write its ending")
         if is_missing_label(row[config.label] or ""):
             raise DataError(f"{table} line {line}: the label is {row[config.label] or 'empty'}")
-        paths.append(found[0])
+        paths.append(candidates[0])
     labels, classes = numbered([row[config.label] for row in rows])
     rest = (set(folder.iterdir()) - {table, images}) | (set(files_below(images)) - set(paths))
     return EncodedImages(

@@ -44,7 +44,7 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     file = folder if folder.is_file() else folder / "imdb.npz"
     if file.is_file():
         return from_archive(file, config)
-    return read_splits(folder, lambda part: from_texts(part, config))
+    return read_splits(folder, lambda split: from_texts(split, config))
 
 
 def fetch(config: TrainConfig) -> dict[str, Any]:

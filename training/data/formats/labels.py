@@ -90,10 +90,10 @@ def _refuse_too_many(names: Sequence[str], count: int, source: str, label: str) 
     least = SAMPLES_OF_NUMBER if numbers else SAMPLES_OF_TEXT
     if len(names) <= FEW or count >= least * len(names):
         return
-    what = f"{source} has {len(names)} classes in {count} samples"
+    counted = f"{source} has {len(names)} classes in {count} samples"
     if numbers:
-        raise DataError(f"{what}, the numbers {names[0]} to {names[-1]}: is it task=regression?")
-    raise DataError(f"{what}, such as {names[0]!r}: is {label!r} the column of the labels?")
+        raise DataError(f"{counted}, the numbers {names[0]} to {names[-1]}: is it task=regression?")
+    raise DataError(f"{counted}, such as {names[0]!r}: is {label!r} the column of the labels?")
 
 
 def _spellings(names: Sequence[str], counts: Any, source: str) -> list[str]:

@@ -41,11 +41,6 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     return {**splits, "train": replace(splits["train"], ignored=ignored)}
 
 
-def fetch(config: TrainConfig) -> dict[str, Any]:
-    """Refused: NumPy files need a folder."""
-    raise DataError("data=numpy needs a folder: --data train=FOLDER")
-
-
 def array(path: Path) -> Any:
     """One .npy file; objects, which would run code, are refused."""
     try:
@@ -143,5 +138,5 @@ def is_one_hot(labels: Any) -> bool:
 def as_labels(labels: Any, config: TrainConfig) -> Any:
     """Labels in the type of the task; what it cannot hold is kept for the checks to name it."""
     with np.errstate(invalid="ignore", over="ignore"):
-        wanted = labels.astype(task_of(config.task).label_type)
-    return wanted if (wanted == labels).all() or wanted.dtype.kind == "f" else labels
+        cast = labels.astype(task_of(config.task).label_type)
+    return cast if (cast == labels).all() or cast.dtype.kind == "f" else labels

@@ -102,7 +102,7 @@ class Places:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, numbers: Any) -> Places:
+    def subset(self, numbers: Any) -> Places:
         return Places(self.paths, self.rows[numbers], self.feature)
 
     def size(self) -> int:
@@ -144,7 +144,7 @@ class Held:
     def __len__(self) -> int:
         return len(self.images)
 
-    def part(self, numbers: Any) -> Held:
+    def subset(self, numbers: Any) -> Held:
         return Held(
             tuple(self.images[number] for number in numbers),
             tuple(self.names[number] for number in numbers),
@@ -175,11 +175,6 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     return {**splits, first: replace(splits[first], ignored=not_used(rest, folder))}
 
 
-def fetch(config: TrainConfig) -> dict[str, Any]:
-    """Refused: TFRecord files need a folder."""
-    raise DataError("data=tfrecord needs a folder: --data train=FOLDER")
-
-
 def files_of(folder: Path) -> dict[str, list[Path]]:
     """The paths of each split; without the name of a split they are all `train`."""
     if folder.is_file():
@@ -201,15 +196,15 @@ def by_split(files: Mapping[str, T], where: str) -> dict[str, list[T]]:
     Raises:
         DataError: there is no such file.
     """
-    found: dict[str, list[T]] = {}
+    by_name: dict[str, list[T]] = {}
     for name, file in files.items():
         if is_record_file(name):
             words = SPLIT.findall(name)  # the last one: a file's name counts before its folders
-            found.setdefault(SPLIT_OF[words[-1]] if words else "", []).append(file)
-    if not found:
+            by_name.setdefault(SPLIT_OF[words[-1]] if words else "", []).append(file)
+    if not by_name:
         raise DataError(f"{where} has no TFRecord file ({NAMES})")
     tfds.refuse_versions(filter(is_record_file, files), files, where)
-    return found
+    return by_name
 
 
 def is_record_file(name: str) -> bool:
@@ -256,8 +251,8 @@ def shaped_values(values: Any, config: TrainConfig, names: Sequence[str]) -> Any
         return values.reshape(-1, *shape) if shape else values
     wrong = next((k for k, each in enumerate(values) if len(each) != math.prod(shape)), None)
     if wrong is not None:
-        size, wanted = len(values[wrong]), f"{math.prod(shape)} of input_shape={config.input_shape}"
-        raise DataError(f"{names[wrong]} has {size} bytes, not the {wanted}")
+        expected = f"{math.prod(shape)} of input_shape={config.input_shape}"
+        raise DataError(f"{names[wrong]} has {len(values[wrong])} bytes, not the {expected}")
     return np.frombuffer(b"".join(values), np.uint8).reshape(-1, *shape)
 
 
@@ -434,9 +429,9 @@ def check_each(file: File, layout: Layout, config: TrainConfig) -> None:
 
 def check_like(layout: Layout, record: bytes, where: str, config: TrainConfig) -> None:
     """DataError if a record has another layout than the first one."""
-    if (found := layout_of(record, where, config)) != layout:
+    if (own_layout := layout_of(record, where, config)) != layout:
         raise DataError(
-            f"{where} has {found}, but the first record has {layout}: all must have the same"
+            f"{where} has {own_layout}, but the first record has {layout}: all must have the same"
         )
 
 

@@ -69,15 +69,15 @@ def known_offsets(records: int, every: int) -> int:
 def name_fault(name: str) -> str:
     """What is wrong with a shard's name, a path below the folder; empty where nothing is."""
     parts = name.split("/")
-    wrong = any(part in ("", ".", "..") for part in parts) or not name.isprintable()
+    wrong = any(name in ("", ".", "..") for name in parts) or not name.isprintable()
     return f"name of a shard {name!r}" if wrong else ""
 
 
 def offsets_fault(shard: Shard) -> str:
     """What is wrong with a shard's offsets; empty where nothing is."""
     ascending = all(a < b for a, b in pairwise((0, *shard.offsets, shard.bytes)))
-    wanted = known_offsets(shard.records, max(1, shard.every))
-    if not shard.offsets or (ascending and len(shard.offsets) == wanted):
+    expected = known_offsets(shard.records, max(1, shard.every))
+    if not shard.offsets or (ascending and len(shard.offsets) == expected):
         return ""
     return f"offsets of shard {shard.name}"
 
@@ -144,8 +144,8 @@ def packed(shards: Iterable[Shard]) -> Packed:
         "file": f"manifest-{digest[:16]}.columns",
         "names": vars(pattern) if pattern else None,
         "columns": {
-            name: {"at": at, "bytes": len(part), "sha256": hashlib.sha256(part).hexdigest()}
-            for at, (name, part) in zip(ends, parts.items(), strict=False)
+            name: {"at": start, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for start, (name, data) in zip(ends, parts.items(), strict=False)
         },
     }
     return Packed(content, head)
@@ -189,7 +189,7 @@ class Table(Sequence[Shard]):
         """A column, whole, with so many items."""
         with self.checked():
             head, numbers = self.head["columns"][name], array(TYPES[name])
-            data = self.part(name, 0, int(head["bytes"]))
+            data = self.column_bytes(name, 0, int(head["bytes"]))
             if hashlib.sha256(data).hexdigest() != head["sha256"]:
                 raise ValueError(f"column {name} has another sha256")
             numbers.frombytes(data)
@@ -197,14 +197,14 @@ class Table(Sequence[Shard]):
                 raise ValueError(f"column {name} has {len(numbers)} items, not {items}")
             return little(numbers)
 
-    def part(self, name: str, begin: int, end: int) -> Any:
+    def column_bytes(self, name: str, begin: int, end: int) -> Any:
         """Some bytes of a column."""
         with self.checked():
             column = self.head["columns"][name]
             if not 0 <= begin <= end <= column["bytes"]:
                 raise ValueError(f"column {name} has no bytes {begin} to {end}")
-            at = int(column["at"])
-            return memoryview(self.store.read_range(self.head["file"], at + begin, at + end))
+            start = int(column["at"])
+            return memoryview(self.store.read_range(self.head["file"], start + begin, start + end))
 
     @property
     def file(self) -> tuple[str, int, str]:
@@ -252,7 +252,7 @@ class Table(Sequence[Shard]):
     def offsets(self, number: int) -> array[int]:
         """The offsets of one shard."""
         begin, end = (8 * self.starts[edge] for edge in (number, number + 1))
-        offsets = array("Q", bytes(self.part("offsets", begin, end)))
+        offsets = array("Q", bytes(self.column_bytes("offsets", begin, end)))
         return little(offsets)
 
     def __len__(self) -> int:
@@ -260,7 +260,7 @@ class Table(Sequence[Shard]):
 
     def __getitem__(self, number: Any) -> Any:
         if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(self.length))]
+            return [self[index] for index in range(*number.indices(self.length))]
         number = range(self.length)[number]
         digest = self.digests[32 * number : 32 * number + 32]
         every = self.every[number]

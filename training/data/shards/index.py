@@ -57,9 +57,9 @@ def index(
     if not scan.records:
         raise DataError(f"{uri} has no record")
     check_unchanged(store, items)
-    found = Manifest(scan.schema(), tuple(shards), store.uri if destination else "")
-    manifest.write(place, found)
-    return found
+    written = Manifest(scan.schema(), tuple(shards), store.uri if destination else "")
+    manifest.write(place, written)
+    return written
 
 
 def files_of(store: Store, listed: Sequence[Item], split: str, *, alone: bool) -> list[Item]:
@@ -68,10 +68,10 @@ def files_of(store: Store, listed: Sequence[Item], split: str, *, alone: bool) -
     if alone and len(of_split) > 1:
         names = ", ".join(name or "files of no split" for name in sorted(of_split))
         raise DataError(f"{store.uri} has {names}: write an index of each to another place: --to")
-    found = of_split.get(split) or of_split.get("")
-    if not found:
+    chosen = of_split.get(split) or of_split.get("")
+    if not chosen:
         raise DataError(f"{store.uri} has no {split}: it has {', '.join(of_split)}")
-    return found
+    return chosen
 
 
 def refuse_encoded(

@@ -87,9 +87,9 @@ class Spans:
         rest = Spans(self.starts, number, np.stack([begins, self.count - ends], 1).ravel())
         return rest.chosen(rest.count > 0), held_out.chosen(counts > 0)
 
-    def chosen(self, which: Any) -> Spans:
+    def chosen(self, index: Any) -> Spans:
         """The spans that an index of NumPy names, copied."""
-        return Spans(self.starts, self.number[which].copy(), self.count[which].copy())
+        return Spans(self.starts, self.number[index].copy(), self.count[index].copy())
 
     def numbers(self, begin: int, end: int) -> Any:
         """The sample numbers of the records [begin, end), int64."""
@@ -194,8 +194,8 @@ class Lane:
 
     def counts(self, number: int) -> list[int]:
         """How many records of each track are in a window."""
-        left = (spans.records - number * self.stretch for spans in self.tracks)
-        return [max(0, min(self.stretch, records)) for records in left]
+        remaining = (spans.records - number * self.stretch for spans in self.tracks)
+        return [max(0, min(self.stretch, records)) for records in remaining]
 
     def orders(self) -> Iterator[Any]:
         """Of each window from there on, which of its records are trained and in which order.

@@ -142,12 +142,12 @@ def parse(content: bytes, store: Store) -> Manifest:
             shards: Sequence[Shard] = shards_of_version_1(document)
         else:
             shards = Table(store, document, int(document["shards"]))
-        found = Manifest(_schema(document), shards, _source(document, store))
-        if document["records"] != found.records:
+        parsed = Manifest(_schema(document), shards, _source(document, store))
+        if document["records"] != parsed.records:
             raise ValueError("the records of the shards do not add up")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{path} is damaged: {error}") from None
-    return found
+    return parsed
 
 
 def _schema(document: dict[str, Any]) -> Schema:
@@ -184,10 +184,10 @@ def beside(store: Store, items: Iterable[Item]) -> Manifest | None:
     """
     if not any(item.name == MANIFEST for item in items):
         return None
-    found = load(store)
-    if found.source:
-        raise DataError(f"{store.uri} is an index: name the files themselves, {found.source}")
-    return found
+    manifest = load(store)
+    if manifest.source:
+        raise DataError(f"{store.uri} is an index: name the files themselves, {manifest.source}")
+    return manifest
 
 
 def shards_of_version_1(document: dict[str, Any]) -> tuple[Shard, ...]:
@@ -223,12 +223,12 @@ def described(name: str, frames_of_shard: Iterable[int], sha256: str) -> Shard:
 def check_sizes(store: Store, manifest: Manifest) -> None:
     """Refuse a shard that is missing or has another size; fast, done before every training."""
     there = {item.name: item.bytes for item in store.items()}
-    for name, wanted in zip(manifest.names, manifest.sizes, strict=True):
+    for name, expected in zip(manifest.names, manifest.sizes, strict=True):
         path = f"{store.uri}/{name}"
         if name not in there:
             raise DataError(f"shard {path} is missing")
-        if (size := there[name]) != wanted:
-            raise DataError(f"shard {path} has {size} bytes, the manifest says {wanted}")
+        if (size := there[name]) != expected:
+            raise DataError(f"shard {path} has {size} bytes, the manifest says {expected}")
 
 
 def verify(store: Store) -> Manifest:

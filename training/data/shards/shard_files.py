@@ -70,16 +70,16 @@ class Files:
             return
         with cache.locked(self.folder, self.report):
             self._keep_manifest()
-            own = (self.manifest.shards[number] for number in shards)
-            wanted = [cache.Wanted(shard.name, shard.bytes, shard.sha256) for shard in own]
-            cache.download(self.store, wanted, self.folder, self.report)
+            listed = (self.manifest.shards[number] for number in shards)
+            files = [cache.RemoteFile(shard.name, shard.bytes, shard.sha256) for shard in listed]
+            cache.download(self.store, files, self.folder, self.report)
 
     def _keep_manifest(self) -> None:
         """Its files as they are; the columns are then read from the disk, in every epoch."""
         here, shards = Folder(self.folder), self.manifest.shards
         here.put(MANIFEST, self.content)
         if isinstance(shards, Table) and not isinstance(shards.store, Folder):
-            columns = cache.Wanted(*shards.file)
+            columns = cache.RemoteFile(*shards.file)
             path = self.folder / columns.name
             if path.exists() and not manifest.sha256_of(path).startswith(columns.sha256):
                 path.unlink()
@@ -176,7 +176,7 @@ class Shards:
             [i.numpy() for i in labels]
         )
 
-    def part(self, numbers: Any) -> Shards:
+    def subset(self, numbers: Any) -> Shards:
         raise NotImplementedError("shards are read from front to back")
 
     def renumbered(self, numbers: Sequence[int], classes: tuple[str, ...]) -> Shards:
@@ -266,8 +266,8 @@ def record_fault(record: bytes, schema: Schema) -> str:
     name, label_name = schema.features
     try:
         features = tf.train.Example.FromString(record).features.feature
-        given = getattr(features[name], f"{schema.stored}_list").value
-        value = given[0] if schema.stored == "bytes" else given
+        stored = getattr(features[name], f"{schema.stored}_list").value
+        value = stored[0] if schema.stored == "bytes" else stored
     except Exception:  # protobuf's DecodeError, which TensorFlow gives no name; or no value
         return f" is not a tf.train.Example with the feature {name!r}"
     label = np.array(features[label_name].float_list.value)
@@ -277,8 +277,8 @@ def record_fault(record: bytes, schema: Schema) -> str:
         return f" {fault}" if (fault := image_fault(value)) else ""
     kind = np.dtype(schema.encoding)
     size, unit = (kind.itemsize, "bytes") if schema.stored == "bytes" else (1, "values")
-    if len(value) != (wanted := size * math.prod(schema.shape)):
-        return f": the input has {len(value)} {unit}, and not {wanted} as the manifest says"
+    if len(value) != (expected := size * math.prod(schema.shape)):
+        return f": the input has {len(value)} {unit}, and not {expected} as the manifest says"
     values = np.frombuffer(value, kind) if schema.stored == "bytes" else np.array(value, kind)
     if (index := first_not_finite(values)) is not None:
         place = f"value {index[0] + 1} of the input"
@@ -311,8 +311,3 @@ def open_shards(data: DataSource, config: TrainConfig, report: cache.Report) -> 
 def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     """Refused: this folder has no manifest; `open_shards` reads those that have one."""
     raise DataError(f"{folder} has no {MANIFEST}: the task data shard makes it")
-
-
-def fetch(config: TrainConfig) -> dict[str, Any]:
-    """Refused: shards need a folder."""
-    raise DataError("data=shards needs a folder: --data train=FOLDER")
