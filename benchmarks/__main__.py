@@ -91,19 +91,19 @@ def main() -> int:
     if unknown := sorted({*options.names} - {*BENCHMARKS}):
         parser.error(f"no benchmark {', '.join(unknown)}. Choices: {', '.join(BENCHMARKS)}")
     path = options.figures or FILE
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    document: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     failed = []
     for name in options.names or BENCHMARKS:
         print(f"== benchmarks.{name}", flush=True)
         benchmark = BENCHMARKS[name]
         chosen = benchmark.smallest if options.smallest else benchmark.options
         if figures := figures_of(name, chosen):
-            found[name] = entry(figures)
+            document[name] = entry(figures)
         else:
             failed.append(name)
     if options.figures or not options.smallest:
-        path.write_text(json.dumps(found, indent=1) + "\n")
-    for row in table(found):
+        path.write_text(json.dumps(document, indent=1) + "\n")
+    for row in table(document):
         print("  ".join(row).replace("*", ""))
     print(f"without a figure: {', '.join(failed)}" if failed else "every benchmark has its figures")
     return int(bool(failed))

@@ -149,18 +149,18 @@ class Place:
             host.remove()
 
 
-def show(found: Mapping[tuple[str, str], Sequence[Took]]) -> int:
+def show(taken: Mapping[tuple[str, str], Sequence[Took]]) -> int:
     """Print the least of each, against the near one's; the exit code."""
-    least = {one: min(took.seconds for took in each) for one, each in found.items()}
+    least = {case: min(took.seconds for took in each) for case, each in taken.items()}
     print(f"load {os.getloadavg()[0]:.1f}; the least of each:")
-    for (lacks, way), each in found.items():
+    for (lacks, way), each in taken.items():
         seconds, calls = least[lacks, way], max(took.connections for took in each)
         ratio = seconds / least[lacks, "near"]
         print(f"{lacks:<6}  {way:<8}  {seconds:5.1f} s  {ratio:5.2f} x near  {calls} connections")
-    turns = min(took.turns for took in found["key", "near"])
+    turns = min(took.turns for took in taken["key", "near"])
     floor, cost = turns * RTT, least["key", "100 ms"] - least["key", "near"]
     print(f"{turns} turns: 100 ms cost {cost:.1f} s, {cost / floor:.2f} of the floor {floor:.1f} s")
-    return int(cost > LIMIT * floor or any(t.connections > 1 for x in found.values() for t in x))
+    return int(cost > LIMIT * floor or any(t.connections > 1 for x in taken.values() for t in x))
 
 
 def main() -> int:
@@ -173,13 +173,13 @@ def main() -> int:
         sys.exit(why)
     left_out = LONG - PATIENT if options.patient else LONG
     cases = [(lacks, way) for lacks in LACKS for way in WAYS if (lacks, way) not in left_out]
-    found: dict[tuple[str, str], list[Took]] = {one: [] for one in cases}
+    taken: dict[tuple[str, str], list[Took]] = {case: [] for case in cases}
     with tempfile.TemporaryDirectory() as name:
         place = Place(Path(name))
         for _ in range(options.rounds):
             for lacks, way in cases:
-                found[lacks, way].append(place.measure(lacks, way))
-    return show(found)
+                taken[lacks, way].append(place.measure(lacks, way))
+    return show(taken)
 
 
 if __name__ == "__main__":

@@ -131,12 +131,12 @@ def of_railhead(operator: Operator, rank: int) -> tuple[float, float]:
     log = operator.run_folder(run) / "logs/rank-0.log"
     try:
         wait_for_spares(operator, run)
-        at, times = killed(log, lambda: faults.happen(operator, f"rank {rank}"))
+        killed_at, times = killed(log, lambda: faults.happen(operator, f"rank {rank}"))
     finally:
         operator.fab("cancel", "--run", run)
-    (begun,) = [when for when, _ in times["begin"] if when > at]
+    (begun,) = [when for when, _ in times["begin"] if when > killed_at]
     last = max(step for when, step in times["step"] if when < begun)
-    return begun - at, next(when for when, step in times["step"] if step > last) - begun
+    return begun - killed_at, next(when for when, step in times["step"] if step > last) - begun
 
 
 def of_horovodrun(operator: Operator, python: Path, rank: int) -> float:
@@ -151,9 +151,9 @@ def of_horovodrun(operator: Operator, python: Path, rank: int) -> float:
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
-        at, times = killed(log, lambda: kill_worker(rank))
+        killed_at, times = killed(log, lambda: kill_worker(rank))
         ends = [when for when, _ in times["step"]]
-        return max(later - when for when, later in pairwise(ends) if later > at)
+        return max(later - when for when, later in pairwise(ends) if later > killed_at)
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
@@ -162,20 +162,20 @@ def of_horovodrun(operator: Operator, python: Path, rank: int) -> float:
 def killed(log: Path, kill: Callable[[], object]) -> tuple[float, Times]:
     """Kill a rank when it has trained; when that was, and the lines up to a new step."""
     wait_until(lambda: len(times_in(log)["step"]) >= STEPS, SECONDS, "it trains")
-    at = time.time()
+    killed_at = time.time()
     kill()
     last = max(step for _, step in times_in(log)["step"])
     wait_until(lambda: times_in(log)["step"][-1][1] > last + 5, SECONDS, "it continues")
-    return at, times_in(log)
+    return killed_at, times_in(log)
 
 
 def times_in(log: Path) -> Times:
     """The lines of the program in a log."""
     text = log.read_text(errors="replace") if log.exists() else ""
-    found: Times = {"begin": [], "step": []}
-    for what, when, step in re.findall(r"(begin|step) (\d+\.\d+) ?(\d*)\n", text):
-        found[what].append((float(when), int(step or 0)))
-    return found
+    times: Times = {"begin": [], "step": []}
+    for event, when, step in re.findall(r"(begin|step) (\d+\.\d+) ?(\d*)\n", text):
+        times[event].append((float(when), int(step or 0)))
+    return times
 
 
 def kill_worker(rank: int) -> None:

@@ -48,18 +48,17 @@ class Host:
     def __init__(self, folder: Path, launcher: str, spare: bool) -> None:
         self.folder, self.run = folder, f"bench-{os.getpid()}-{time.monotonic_ns()}"
         (folder / "work").mkdir()
-        own = {"run_id": self.run, "retries": 1, "spare": spare}
-        text = MULTIPLY[launcher] + THEN
-        program = script(folder, text)
-        lay_out(folder, program, **own, launcher=launcher, coordinator="127.0.0.1:9")
+        program = script(folder, MULTIPLY[launcher] + THEN)
+        settings = {"launcher": launcher, "coordinator": "127.0.0.1:9"}
+        lay_out(folder, program, run_id=self.run, retries=1, spare=spare, **settings)
 
     def until(self, text: str) -> str:
         """Wait until the rank has printed this; the line."""
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             printed = text_of((self.folder / "out").read_text(errors="replace"))
-            if found := re.search(f".*{text}.*", printed):
-                return found[0]
+            if match := re.search(f".*{text}.*", printed):
+                return match[0]
             time.sleep(0.005)
         raise SystemExit(f"no {text!r} within {SECONDS:.0f} s: {printed[-2000:]}")
 
@@ -105,8 +104,8 @@ def main() -> int:
         pairs = [(restart(launcher, True), restart(launcher, False)) for _ in range(options.kills)]
         with_spare, without = ([s for s, _ in side] for side in zip(*pairs, strict=True))
         print(f"{launcher}: {pairs[0][0][1]}; {pairs[0][1][1]}")
-        for what, some in (("with the spare", with_spare), ("without", without)):
-            print(f"  {what}: {median(some):.2f} s ({min(some):.2f} to {max(some):.2f})")
+        for label, some in (("with the spare", with_spare), ("without", without)):
+            print(f"  {label}: {median(some):.2f} s ({min(some):.2f} to {max(some):.2f})")
         code |= median(with_spare) >= median(without)
     return code
 

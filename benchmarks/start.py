@@ -127,10 +127,10 @@ def raw(home: Path) -> float:
     done = subprocess.run(
         argv, cwd=run, env=environment, text=True, capture_output=True, timeout=BOUND
     )
-    found = [float(x) for x in FOUND.findall(done.stdout)]
-    if len(found) != 2:
+    times = [float(x) for x in FOUND.findall(done.stdout)]
+    if len(times) != 2:
         raise SystemExit(done.stdout + done.stderr)
-    return max(found) - begin
+    return max(times) - begin
 
 
 def fabric_alone() -> float:
@@ -154,11 +154,11 @@ class Round:
 
 def measure(home: Path, rounds: int) -> list[Round]:
     """All sides in turns, after one round that does not count."""
-    found = []
+    measured = []
     for _ in range(rounds + 1):
         seconds, where = ours(home)
-        found.append(Round(seconds, raw(home), fabric_alone(), where))
-    return found[1:]
+        measured.append(Round(seconds, raw(home), fabric_alone(), where))
+    return measured[1:]
 
 
 def main() -> int:
@@ -170,14 +170,14 @@ def main() -> int:
         ready(Path(name))
         try:
             load = os.getloadavg()[0]
-            found = measure(Path(name), rounds)
+            measured = measure(Path(name), rounds)
         finally:
             local_cluster.stop("start")
     print(f"load {load:.1f} at the start; medians of {rounds} rounds, in seconds")
-    for name in found[0].parts:
-        print(f"  {median(x.parts[name] for x in found):5.2f}  {name}")
-    ours, alone = [x.ours for x in found], [x.fabric for x in found]
-    over = [x.ours - x.raw for x in found]
+    for name in measured[0].parts:
+        print(f"  {median(x.parts[name] for x in measured):5.2f}  {name}")
+    ours, alone = [x.ours for x in measured], [x.fabric for x in measured]
+    over = [x.ours - x.raw for x in measured]
     beyond = "`fab train` to the first step, beyond mpirun"
     twice = "`fab train` to the first step of a script that joins MPI"
     return emit(

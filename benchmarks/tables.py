@@ -85,34 +85,37 @@ def main() -> int:
             name,
         ]
         figures = json.loads(subprocess.run(uv, check=True, stdout=subprocess.PIPE).stdout)
-        kept = [one(Path(name), table, each, options.set) for table, each in figures.items()]
+        kept = [
+            train_table(Path(name), table, each, options.set) for table, each in figures.items()
+        ]
     print(f"{sum(kept)} of {len(kept)} tables within the limit")
     return int(not all(kept))
 
 
-def one(folder: Path, table: str, figures: dict[str, object], settings: list[str]) -> bool:
+def train_table(folder: Path, table: str, figures: dict[str, object], settings: list[str]) -> bool:
     """Train one table by itself, print its figures; whether the limit is kept."""
     peers, constant = figures["peers"], figures["constant"]
     assert isinstance(peers, list)
     results = folder / f"{table}-results"
     task = "classification" if constant is None else "regression"
-    given = [f"task={task}", "export=off", *settings]
+    settings = [f"task={task}", "export=off", *settings]
     command = [sys.executable, "-m", "training", "--preset", "table"]
     command += ["--data", f"train={folder / table}"]
-    command += ["--results", str(results), *(part for text in given for part in ("--set", text))]
+    command += ["--results", str(results), *(word for text in settings for word in ("--set", text))]
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environ)
     evaluation = json.loads((results / "evaluation.json").read_text())
     mean = sum(peers) / 2
     if isinstance(constant, float):
-        own = evaluation["mae"]
-        kept = own <= mean + 0.02 * constant
+        score = evaluation["mae"]
+        kept = score <= mean + 0.02 * constant
     else:
-        own = evaluation["accuracy"]
-        kept = own >= mean - 0.02
+        score = evaluation["accuracy"]
+        kept = score >= mean - 0.02
     each = ", ".join(f"{peer:.3f}" for peer in peers)
     print(
-        f"{table:14} {own:8.3f}  linear, boosting: {each}  {'' if kept else 'NOT KEPT'}", flush=True
+        f"{table:14} {score:8.3f}  linear, boosting: {each}  {'' if kept else 'NOT KEPT'}",
+        flush=True,
     )
     return bool(kept)
 

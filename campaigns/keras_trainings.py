@@ -74,20 +74,22 @@ def unequal(python: str, program: str) -> list[str]:
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
     command, lines, done = [python, str(TESTS / "samples" / program)], list[str](), 0
 
-    def left(started: Sequence[Command], *names: str) -> list[Any]:
+    def outputs_of(started: Sequence[Command], *names: str) -> list[Any]:
         """What the commands left, by case."""
         with tempfile.TemporaryDirectory() as folder:
-            own = [([*words, folder, *names], more) for words, more in started]
-            output = run_together(own, Path(folder), environment)
+            commands = [([*words, folder, *names], more) for words, more in started]
+            output = run_together(commands, Path(folder), environment)
             files = [*Path(folder).glob("*.json")]
             if len(files) < len(started):
                 raise SystemExit(f"a process ended: {output[-1][-3000:]}")
             return [json.loads(file.read_text()) for file in files]
 
-    (cases,) = left([([*command, "names"], {})])
-    for part in (cases[at : at + PART] for at in range(0, len(cases), PART)):
-        (alone,) = left([([*command, "alone"], {})], *part)
-        ranks = left([([*command, "rank"], one) for one in tf_configs({"worker": 2})], *part)
+    (cases,) = outputs_of([([*command, "names"], {})])
+    for begin in range(0, len(cases), PART):
+        part = cases[begin : begin + PART]
+        (alone,) = outputs_of([([*command, "alone"], {})], *part)
+        started = [([*command, "rank"], config) for config in tf_configs({"worker": 2})]
+        ranks = outputs_of(started, *part)
         lines += [
             f"{case}: {str(rank.get(case))[:200]}, not {str(alone[case])[:200]}"
             for case in part
@@ -99,14 +101,14 @@ def unequal(python: str, program: str) -> list[str]:
     return lines
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Whether lists of numbers differ only by rounding, and errors not in their kind: Keras words
     one otherwise where it arises in a graph."""
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return all(abs(a - b) <= 1e-5 * max(1, abs(b)) for a, b in zip(one, other, strict=True))
-    if isinstance(one, str) and isinstance(other, str):
-        return one.partition(":")[0] == other.partition(":")[0]
-    return bool(one == other)
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return all(abs(a - b) <= 1e-5 * max(1, abs(b)) for a, b in zip(first, second, strict=True))
+    if isinstance(first, str) and isinstance(second, str):
+        return first.partition(":")[0] == second.partition(":")[0]
+    return bool(first == second)
 
 
 def python_of(runtime: str, version: str) -> str:

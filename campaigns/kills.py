@@ -100,27 +100,27 @@ def run(site: Site, case: Case) -> str:
     check_named(site)
     site.stack.run("cancel", "--yes", *of(site))
     if case.scenario != "destroy":
-        wanted = 1 if case.scenario == "spot" else 2
-        killed += go_on(site, wanted, plain=case.number % 2 == 1)
+        count = 1 if case.scenario == "spot" else 2
+        killed += go_on(site, count, plain=case.number % 2 == 1)
         check_named(site)
     site.check_deadlines()
     receipt = site.stack.fab("teardown", "--destroy", "--yes", "--discard-results", *of(site))
     assert not site.existing(), f"machines are left:\n{receipt.text}"
     assert receipt.code == 0, receipt.text
-    assert not (left := site.remains()), f"of the stack's id there are still {left}"
+    assert not (remaining := site.remains()), f"of the stack's id there are still {remaining}"
     return killed
 
 
-def go_on(site: Site, wanted: int, *, plain: bool) -> str:
+def go_on(site: Site, count: int, *, plain: bool) -> str:
     """`fab up`, in half of the cases after a `pulumi up`, which either does that or is refused."""
     how = ""
     if plain:
         done = site.stack.up("--refresh")
-        assert len(site.existing()) <= wanted, f"created twice: {site.existing()}:\n{done.text}"
+        assert len(site.existing()) <= count, f"created twice: {site.existing()}:\n{done.text}"
         how = f"; pulumi up ended with {done.code}"
     again = site.stack.fab("up", "--yes", "--refresh", *of(site))
     assert "Traceback" not in again.text and again.code == 0, again.text
-    assert len(site.existing()) == wanted, f"{site.existing()}:\n{again.text}"
+    assert len(site.existing()) == count, f"{site.existing()}:\n{again.text}"
     return f"{how}; fab up went on"
 
 
@@ -220,8 +220,8 @@ def pids(process: subprocess.Popen[str], victim: str) -> list[int]:
 
 def children(parent: int) -> list[int]:
     """The pids of a process's children."""
-    found = Path(f"/proc/{parent}/task/{parent}/children")
-    return [int(pid) for pid in found.read_text().split()] if found.exists() else []
+    path = Path(f"/proc/{parent}/task/{parent}/children")
+    return [int(pid) for pid in path.read_text().split()] if path.exists() else []
 
 
 def name_of(pid: int) -> str:
@@ -248,8 +248,8 @@ def check_named(site: Site) -> None:
     text = status(site)
     now = site.running()
     assert "Traceback" not in text, text
-    for own, name in before.items():
-        assert own not in now or f"[{name}" in text, f"{own} is not named:\n{text}"
+    for machine, name in before.items():
+        assert machine not in now or f"[{name}" in text, f"{machine} is not named:\n{text}"
     shown = [line for line in text.splitlines() if line.startswith("[") and "] running" in line]
     assert len(shown) >= len(before.keys() & now.keys()), f"{before}:\n{text}"
 
@@ -273,23 +273,25 @@ def status(site: Site) -> str:
 
 def main(argv: list[str]) -> int:
     """Run the cases; 1 where some failed."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--cloud", choices=(*CLOUDS, "all"), default="all")
-    options.add_argument("--cases", type=int, default=200, help="number after the last case")
-    options.add_argument("--seed", type=int, default=random.randrange(10**6))
-    options.add_argument("--first", type=int, default=0, help="number of the first case")
-    options.add_argument("--count", type=int, help="instead of --cases: how many, from the first")
-    given: Any = options.parse_args(argv)
-    if given.count is not None:
-        given.cases = given.first + given.count
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cloud", choices=(*CLOUDS, "all"), default="all")
+    parser.add_argument("--cases", type=int, default=200, help="number after the last case")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--count", type=int, help="instead of --cases: how many, from the first")
+    options: Any = parser.parse_args(argv)
+    if options.count is not None:
+        options.cases = options.first + options.count
 
     from bootstrap.inventory import caches
 
     engine = find(caches.cache("engine").parents[1])
     assert engine, "there is no Pulumi CLI; to build it: make test-engine"
-    shares = share_out(range(given.first, given.cases), given.cloud)
-    failed = sum(run_cases(engine, part, given.seed, cloud) for cloud, part in shares.items())
-    print(f"seed {given.seed}: {given.cases - given.first} cases, {failed} failed", flush=True)
+    shares = share_out(range(options.first, options.cases), options.cloud)
+    failed = sum(run_cases(engine, share, options.seed, cloud) for cloud, share in shares.items())
+    print(
+        f"seed {options.seed}: {options.cases - options.first} cases, {failed} failed", flush=True
+    )
     return min(failed, 1)
 
 

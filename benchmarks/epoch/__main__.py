@@ -33,16 +33,16 @@ def ours(*arguments: object) -> Measured:
 def measured(*command: object) -> Measured:
     """The JSON on the last line of a process."""
     done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
-    found: Measured = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: Measured = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def compared(
-    what: str, peer: str, goals: tuple[float, float], rounds: list[tuple[Measured, Measured]]
+    label: str, peer: str, goals: tuple[float, float], rounds: list[tuple[Measured, Measured]]
 ) -> list[Figure]:
     """CPU seconds and memory of both sides."""
     return [
-        Figure(what, unit, [a[key] for a, _ in rounds], goal, peer, [b[key] for _, b in rounds])
+        Figure(label, unit, [a[key] for a, _ in rounds], goal, peer, [b[key] for _, b in rounds])
         for (key, unit), goal in zip(KEYS, goals, strict=True)
     ]
 
@@ -51,17 +51,17 @@ KEYS = (("cpu", "CPU s"), ("mb", "MB"))
 
 
 def in_turns(
-    rounds: int, one: Callable[[], Measured], other: Callable[[], Measured]
+    rounds: int, first: Callable[[], Measured], second: Callable[[], Measured]
 ) -> list[tuple[Measured, Measured]]:
     """Another side begins in each round."""
-    found = []
+    pairs = []
     for number in range(rounds):
         if number % 2:
-            second = other()
-            found.append((one(), second))
+            last = second()
+            pairs.append((first(), last))
         else:
-            found.append((one(), other()))
-    return found
+            pairs.append((first(), second()))
+    return pairs
 
 
 def main() -> int:
@@ -80,20 +80,20 @@ def main() -> int:
 
     turns = in_turns(rounds, lambda: ours("plan", records, shards), theirs)
     figures = compared(f"a lane of an epoch over {records:.0e} records", peer, (0.1, 0.05), turns)
-    what = "the same without the start of Python and its imports"
+    label = "the same without the start of Python and its imports"
     alone = [[side["alone"] for side in sides] for sides in zip(*turns, strict=True)]
-    figures.append(Figure(what, "CPU s", alone[0], 0.1, peer, alone[1]))
+    figures.append(Figure(label, "CPU s", alone[0], 0.1, peer, alone[1]))
     large = [ours("plan", 10 * records, most) for _ in range(rounds)]
-    what = f"the same of {10 * records:.0e} records in {most:.0e} shards"
+    label = f"the same of {10 * records:.0e} records in {most:.0e} shards"
     limits = zip(KEYS, (1, 100), strict=True)
-    figures += [Figure(what, unit, [x[key] for x in large], goal) for (key, unit), goal in limits]
+    figures += [Figure(label, unit, [x[key] for x in large], goal) for (key, unit), goal in limits]
     resumed = [x["resume"] * 1e3 for x in large]
     figures.append(Figure("a resume in its middle, to the first record", "CPU ms", resumed, 10))
     with tempfile.TemporaryDirectory() as folder:
         ours("write", folder, most)
         turns = in_turns(rounds, lambda: ours("manifest", folder), lambda: ours("json", folder))
-    what = f"the manifest of {most:.0e} shards"
-    figures += compared(what, "one JSON document", (0.4, 0.1), turns)
+    label = f"the manifest of {most:.0e} shards"
+    figures += compared(label, "one JSON document", (0.4, 0.1), turns)
     return emit(*figures)
 
 

@@ -46,8 +46,8 @@ def write(folder: str, shards: str) -> dict[str, float]:
     from training.data.store import Folder
 
     made = [Shard(f"p-{k:07d}", 1000 + k % 7, 10**8 + k, DIGEST) for k in range(int(shards))]
-    found = manifest.Manifest(manifest.Schema("float32", (1,), "int64"), made)
-    manifest.write(Folder(Path(folder)), found)
+    written = manifest.Manifest(manifest.Schema("float32", (1,), "int64"), made)
+    manifest.write(Folder(Path(folder)), written)
     with Path(folder, OLD).open("w") as out:
         json.dump({"shards": [asdict(shard) for shard in made]}, out)
     return {}
@@ -58,8 +58,8 @@ def columns(folder: str) -> dict[str, float]:
     from training.data.shards import manifest
     from training.data.store import Folder
 
-    found = manifest.load(Folder(Path(folder)))
-    return {"records": found.records, "bytes": sum(found.sizes)}
+    loaded = manifest.load(Folder(Path(folder)))
+    return {"records": loaded.records, "bytes": sum(loaded.sizes)}
 
 
 def old(folder: str) -> dict[str, float]:
@@ -70,6 +70,10 @@ def old(folder: str) -> dict[str, float]:
 
 if __name__ == "__main__":
     kinds: dict[str, Any] = {"plan": plan, "write": write, "manifest": columns, "json": old}
-    found = kinds[sys.argv[1]](*sys.argv[2:])
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps({**found, "cpu": own.ru_utime + own.ru_stime, "mb": own.ru_maxrss / 1024}))
+    figures = kinds[sys.argv[1]](*sys.argv[2:])
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    print(
+        json.dumps(
+            {**figures, "cpu": usage.ru_utime + usage.ru_stime, "mb": usage.ru_maxrss / 1024}
+        )
+    )

@@ -24,6 +24,6 @@ if __name__ == "__main__":
     ids = module.get_partitions_orig(int(sys.argv[1]), 8, 8, 1, 4, batch_size=64, drop_first=0)
     assert ids.size >= int(sys.argv[1])
     alone = time.process_time() - loaded
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    cpu = own.ru_utime + own.ru_stime
-    print(json.dumps({"alone": alone, "cpu": cpu, "mb": own.ru_maxrss / 1024}))
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = usage.ru_utime + usage.ru_stime
+    print(json.dumps({"alone": alone, "cpu": cpu, "mb": usage.ru_maxrss / 1024}))

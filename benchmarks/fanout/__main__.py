@@ -48,28 +48,28 @@ class Bench:
 
     def run(self, tool: str, phase: str) -> float:
         """Seconds that a tool took; RuntimeError when it failed or left something wrong."""
-        what = "commands" if phase == "commands" else "whole"
+        extent = "commands" if phase == "commands" else "whole"
         begin = time.monotonic()
         done = subprocess.run(
-            self.argv(tool, what), env=self.environment(what), text=True, capture_output=True
+            self.argv(tool, extent), env=self.environment(extent), text=True, capture_output=True
         )
         seconds = time.monotonic() - begin
         if done.returncode:
             raise RuntimeError(f"{tool} failed in {phase}:\n{done.stdout}{done.stderr}")
-        if what == "whole" and (bad := job.wrong(self.job, tool)):
+        if extent == "whole" and (bad := job.wrong(self.job, tool)):
             raise RuntimeError(f"{tool} left something wrong in {phase} on {', '.join(bad)}")
         return seconds
 
-    def argv(self, tool: str, what: str) -> list[str]:
+    def argv(self, tool: str, extent: str) -> list[str]:
         """The command of one tool."""
         if tool == "ours":
-            return [sys.executable, "-m", "benchmarks.fanout.ours_started", str(self.path), what]
-        scripts = [str(HERE / f"pyinfra_{part}.py") for part in ("inventory", "deploy")]
+            return [sys.executable, "-m", "benchmarks.fanout.ours_started", str(self.path), extent]
+        scripts = [str(HERE / f"pyinfra_{name}.py") for name in ("inventory", "deploy")]
         return [str(self.pyinfra), "-y", *scripts]
 
-    def environment(self, what: str) -> dict[str, str]:
+    def environment(self, extent: str) -> dict[str, str]:
         """What tells pyinfra's scripts the job; ours reads none of it."""
-        variables = {"FANOUT_JOB": str(self.path), "FANOUT_PHASE": what}
+        variables = {"FANOUT_JOB": str(self.path), "FANOUT_PHASE": extent}
         return {**os.environ, **variables, "FANOUT_COMMANDS": "\n".join(job.COMMANDS)}
 
     def empty(self) -> None:
@@ -95,11 +95,11 @@ def rounds(bench: Bench, repeat: int) -> dict[tuple[str, str], list[float]]:
 
 def figures(taken: dict[tuple[str, str], list[float]], hosts: int) -> list[Figure]:
     """Each phase, beside pyinfra."""
-    found = []
-    for phase, (what, goal) in GOALS.items():
+    rows = []
+    for phase, (label, goal) in GOALS.items():
         ours, theirs = taken["ours", phase], taken["pyinfra", phase]
-        found.append(Figure(f"{what}, {hosts} hosts", "s", ours, goal, "pyinfra", theirs))
-    return found
+        rows.append(Figure(f"{label}, {hosts} hosts", "s", ours, goal, "pyinfra", theirs))
+    return rows
 
 
 def lost(count: int) -> int:

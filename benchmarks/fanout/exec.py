@@ -70,7 +70,7 @@ def tools(bench: Bench, before: Path | None) -> dict[str, tuple[list[str], dict[
     each = " & ".join(f"{ssh} {name} {COMMAND}" for name in names)
     here = {**os.environ, "PYTHONPATH": str(ROOT)}
     inventory, pyinfra = bench.argv("pyinfra", "")[2], bench.environment("")
-    found = {
+    commands = {
         "fab exec": ([*fab, str(ROOT), *words], here),
         "fab exec --ssh": ([*fab, str(ROOT), *words, "--ssh"], here),
         "ssh": (["sh", "-c", f"{each} & wait"], here),
@@ -78,8 +78,8 @@ def tools(bench: Bench, before: Path | None) -> dict[str, tuple[list[str], dict[
     }
     if before:
         there = {**os.environ, "PYTHONPATH": str(before)}
-        found["fab exec before"] = ([*fab, str(before), *words], there)
-    return found
+        commands["fab exec before"] = ([*fab, str(before), *words], there)
+    return commands
 
 
 def compare(hosts: int, repeat: int, before: Path | None, folder: Path) -> None:
@@ -99,7 +99,7 @@ def compare(hosts: int, repeat: int, before: Path | None, folder: Path) -> None:
     finally:
         cluster.destroy("exec")
     for name, pairs in taken.items():
-        seconds, cpu = (sorted(pair[at] for pair in pairs) for at in (0, 1))
+        seconds, cpu = (sorted(pair[column] for pair in pairs) for column in (0, 1))
         print(
             f"{hosts:3} hosts  {name:16}  {median(seconds):6.2f} s ({seconds[0]:.2f} to "
             f"{seconds[-1]:.2f})  CPU {median(cpu):6.2f} s ({cpu[0]:.2f} to {cpu[-1]:.2f})",

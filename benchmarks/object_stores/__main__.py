@@ -80,10 +80,10 @@ def measure(client: Client, environ: dict[str, str], objects: int) -> None:
         done = run(client, ["-c", code], environment)
         client.imports.append(float(done))
     if client.name in ON_S3:
-        found = json.loads(run(client, [str(READER), client.name, str(objects)], environment))
-        client.rates.append(objects * SIZE / found["seconds"] / 1e6)
-        client.cpu.append(found["cpu"])
-        client.first.append(found["first"])
+        figures = json.loads(run(client, [str(READER), client.name, str(objects)], environment))
+        client.rates.append(objects * SIZE / figures["seconds"] / 1e6)
+        client.cpu.append(figures["cpu"])
+        client.first.append(figures["first"])
 
 
 def run(client: Client, arguments: list[str], environment: dict[str, str]) -> str:
@@ -118,8 +118,8 @@ def main() -> int:
         s3.make_bucket("data")
         for index in range(options.objects):
             s3.put("data", f"object-{index}", os.urandom(1 << 20) * (SIZE >> 20))
-        found = [install(each, Path(name)) for each in CLIENTS]
-        clients = [client for client in found if client]
+        installed = [install(each, Path(name)) for each in CLIENTS]
+        clients = [client for client in installed if client]
         for _ in range(options.rounds):
             for client in clients:
                 measure(client, s3.environ, options.objects)

@@ -41,8 +41,8 @@ def s3fs() -> Callable[[str], Iterator[Any]]:
 
     def parts(name: str) -> Iterator[Any]:
         with files.open(f"data/{name}", block_size=PART, cache_type="none") as file:
-            while part := file.read(PART):
-                yield part
+            while chunk := file.read(PART):
+                yield chunk
 
     return parts
 
@@ -53,10 +53,10 @@ def read_all(parts: Callable[[str], Iterator[Any]], objects: int) -> float:
 
     def read(number: int) -> int:
         size = 0
-        for part in parts(f"object-{number}"):
+        for chunk in parts(f"object-{number}"):
             with lock:
                 first[0] = first[0] or time.monotonic() - begin
-            size += len(part)
+            size += len(chunk)
         return size
 
     with ThreadPoolExecutor(4) as threads:

@@ -39,27 +39,29 @@ Seconds = list[tuple[float, float]]  # per sample in each round: on the clock, a
 
 def speeds(python: str, environ: dict[str, str], rounds: int) -> bool:
     """Samples per second of a training, in turns in one process."""
-    found: dict[str, Seconds] = probe(python, environ, "speed", "s3://data/images", str(rounds))
-    for name, each in found.items():
+    seconds: dict[str, Seconds] = probe(python, environ, "speed", "s3://data/images", str(rounds))
+    for name, each in seconds.items():
         rates = [1 / wall for wall, _ in each]
         cpu = median(cpu for _, cpu in each)
         print(
             f"{name:<8} {median(rates):8.0f} samples/s  ({min(rates):.0f}-{max(rates):.0f})", end=""
         )
         print(f"  CPU {1e6 * cpu:.0f} us per sample")
-    ratios = [ratio(found, "file", "memory"), ratio(found, "stream", "file")]
+    ratios = [ratio(seconds, "file", "memory"), ratio(seconds, "stream", "file")]
     return all(each >= LEAST for each in ratios)
 
 
-def ratio(found: dict[str, Seconds], one: str, other: str) -> float:
+def ratio(seconds: dict[str, Seconds], first: str, second: str) -> float:
     """The median of the rounds' ratios of samples/s: both of a round ran under about the same load.
 
     CPU time is this process's alone, without the server's, and bears other work better.
     """
-    pairs = list(zip(found[other], found[one], strict=True))
+    pairs = list(zip(seconds[second], seconds[first], strict=True))
     each = [a[0] / b[0] for a, b in pairs]
     middle = median(each)
-    print(f"{one} / {other} {middle:.2f}  ({min(each):.2f}-{max(each):.2f}), limit {LEAST}", end="")
+    print(
+        f"{first} / {second} {middle:.2f}  ({min(each):.2f}-{max(each):.2f}), limit {LEAST}", end=""
+    )
     print(f"; samples per CPU second {median(a[1] / b[1] for a, b in pairs):.2f}")
     return middle
 
@@ -77,10 +79,10 @@ def first(python: str, s3: S3, options: argparse.Namespace, folder: Path) -> boo
 
 def memory(python: str, environ: dict[str, str]) -> bool:
     """Memory while everything is streamed once."""
-    found = probe(python, environ, "memory", "s3://data/large")
-    grown: float = (found["most"] - found["before"]) / 1e6
-    rate = found["bytes"] / found["seconds"] / 1e6
-    print(f"streamed {found['bytes'] / 1e9:.1f} GB at {rate:.0f} MB/s: {grown:.0f} MB of memory")
+    figures = probe(python, environ, "memory", "s3://data/large")
+    grown: float = (figures["most"] - figures["before"]) / 1e6
+    rate = figures["bytes"] / figures["seconds"] / 1e6
+    print(f"streamed {figures['bytes'] / 1e9:.1f} GB at {rate:.0f} MB/s: {grown:.0f} MB of memory")
     print(f"limit {MEMORY:.0f} MB")
     return grown <= MEMORY
 
@@ -104,7 +106,7 @@ def main() -> int:
             "first": lambda: first(python, s3, options, Path(name)),
             "memory": lambda: memory(python, s3.environ),
         }
-        kept = [part() for key, part in parts.items() if options.only in (None, key)]
+        kept = [measure() for key, measure in parts.items() if options.only in (None, key)]
     return int(not all(kept))
 
 

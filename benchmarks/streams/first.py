@@ -55,14 +55,14 @@ def link_to_google(emulator: str, folder: Path) -> Iterator[Environ]:
 def first_records(python: str, scheme: str, link: Link, rounds: int, folder: Path) -> bool:
     """Measure all ways in turns, and print them; whether the limit of mode file is kept."""
     readers = readers_of(python, scheme, folder)
-    found: dict[str, list[float]] = {name: [] for name in readers}
+    seconds: dict[str, list[float]] = {name: [] for name in readers}
     for _ in range(rounds):
         for name, reader in readers.items():
             with link() as environ:
-                found[name].append(reader(environ))
+                seconds[name].append(reader(environ))
     ratios: dict[str, float] = {}
-    for name, each in found.items():
-        ratios[name] = median(a / b for a, b in zip(found["stream"], each, strict=True))
+    for name, each in seconds.items():
+        ratios[name] = median(a / b for a, b in zip(seconds["stream"], each, strict=True))
         least, most = min(each), max(each)
         print(f"{scheme}:// {name:<10} {median(each):6.2f} s  ({least:.2f}-{most:.2f})", end="")
         print(f"; stream / {name} {ratios[name]:.3f}", flush=True)

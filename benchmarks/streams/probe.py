@@ -50,14 +50,14 @@ def make(uri: str, gigabytes: str) -> None:
     write_to_bucket(images(20_000, 28, 28, 1), open_store(f"{uri}/images"), 8, 0)
     large = open_store(f"{uri}/large")
     with tempfile.TemporaryDirectory() as name:
-        one = write_all(images(625, 320, 320, 1), Path(name), 1, 0, lambda path: None)
-        shard = one.shards[0]
+        written = write_all(images(625, 320, 320, 1), Path(name), 1, 0, lambda path: None)
+        shard = written.shards[0]
         count = max(8, round(float(gigabytes) * 1e9 / shard.bytes / 8) * 8)
         names = [f"shard-{number}" for number in range(count)]
         for each in names:
             large.put(each, Path(name) / shard.name)
     shards = (columns.Shard(n, *list(vars(shard).values())[1:]) for n in names)
-    manifest.write(large, manifest.Manifest(one.schema, tuple(shards)))
+    manifest.write(large, manifest.Manifest(written.schema, tuple(shards)))
     print(count)
 
 
@@ -78,7 +78,7 @@ def speed(uri: str, rounds: str) -> None:
         name: Step(strategy, model, optimizer, task, CONFIG, idle=False, report=print).compile(feed)
         for name, feed in feeds.items()
     }
-    found: dict[str, list[list[float]]] = {name: [] for name in feeds}
+    seconds: dict[str, list[list[float]]] = {name: [] for name in feeds}
     for number in range(int(rounds) + 1):
         taken = {name: [0.0, 0.0] for name in feeds}
         for turn in range(TURNS):
@@ -87,8 +87,8 @@ def speed(uri: str, rounds: str) -> None:
                 taken[name][0] += wall
                 taken[name][1] += cpu
         for name in feeds if number else ():  # the first round is for warming up
-            found[name].append([each / (TURNS * STEPS * 64) for each in taken[name]])
-    print(json.dumps(found))
+            seconds[name].append([each / (TURNS * STEPS * 64) for each in taken[name]])
+    print(json.dumps(seconds))
 
 
 def rotated(names: list[str], by: int) -> list[str]:
@@ -162,8 +162,8 @@ def memory(uri: str) -> None:
         count += len(next(records).numpy())
     seconds = time.monotonic() - begin
     ended.set()
-    found = {"before": before, "most": most, "bytes": count, "seconds": seconds}
-    print(json.dumps(found))
+    figures = {"before": before, "most": most, "bytes": count, "seconds": seconds}
+    print(json.dumps(figures))
 
 
 def used(folder: Path) -> int:

@@ -30,18 +30,18 @@ def run(source: Path | None, epochs: int, folder: Path) -> bool:
         "shards": [f"{name}={path}" for name, path in splits.items()],
         "stream": [f"{name}=file://{path},stream" for name, path in splits.items()],
     }
-    found = [train(preset, name, data, epochs, folder) for name, data in inputs.items()]
-    return all(accuracy >= LIMITS[preset] for accuracy in found)
+    accuracies = [train(preset, name, data, epochs, folder) for name, data in inputs.items()]
+    return all(accuracy >= LIMITS[preset] for accuracy in accuracies)
 
 
 def shards(preset: str, source: Path, folder: Path) -> dict[str, Path]:
     """The training and the test data as shards."""
-    found = {name: folder / f"{name}-shards" for name in ("train", "test")}
-    for name, place in found.items():
+    folders = {name: folder / f"{name}-shards" for name in ("train", "test")}
+    for name, place in folders.items():
         argv = [sys.executable, "-m", "training.data", "shard", str(source), str(place)]
         argv += ["--preset", preset, "--split", name]
         subprocess.run(argv, check=True)
-    return found
+    return folders
 
 
 def train(preset: str, name: str, data: list[str], epochs: int, folder: Path) -> float:

@@ -44,9 +44,9 @@ def run(model: str, rounds: int, folder: Path) -> bool:
     measured = [one_round(training, case.steps) for _ in range(rounds)]
     middle = Seconds(*map(median, zip(*map(astuple, measured), strict=True)))
     size = sum(array.nbytes for array in copies(training))
-    name = {name: [getattr(one, name) for one in measured] for name in vars(middle)}
-    for what, values in name.items():
-        print(f"{what:8} {min(values):8.3f} {median(values):8.3f} {max(values):8.3f} s")
+    for name in vars(middle):
+        values = [getattr(each, name) for each in measured]
+        print(f"{name:8} {min(values):8.3f} {median(values):8.3f} {max(values):8.3f} s")
     lost = middle.pause + max(0.0, middle.slower)
     print(
         f"{model}, {size / 1e6:.0f} MB: the training stands still for {middle.pause:.2f} s, "

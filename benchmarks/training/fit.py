@@ -60,6 +60,6 @@ def run(model: str, xla: str, rounds: int, folder: Path) -> bool:
     data = images(case, folder)
     training = training_of(settings(case, xla=xla), data, folder / "results")
     print("first: Keras fit, second: training")
-    found = compare(keras_epoch(case, data, xla), epoch(training), rounds, case.samples)
-    print(f"{model}, batch {case.batch}, XLA {xla}: training / fit {found:.2f}, limit {LIMIT}")
-    return found >= LIMIT
+    ratio = compare(keras_epoch(case, data, xla), epoch(training), rounds, case.samples)
+    print(f"{model}, batch {case.batch}, XLA {xla}: training / fit {ratio:.2f}, limit {LIMIT}")
+    return ratio >= LIMIT

@@ -47,14 +47,14 @@ CASES = {
 def images(case: Case, folder: Path) -> dict[str, Path]:
     """Random images with labels, as NumPy files: a folder for train and one for validation."""
     generator = np.random.default_rng(0)
-    found = {}
+    folders = {}
     for name, count in (("train", case.samples), ("validation", case.batch)):
         shape = (count, case.side, case.side, case.channels)
-        found[name] = folder / name
-        found[name].mkdir()
+        folders[name] = folder / name
+        folders[name].mkdir()
         pixels = generator.integers(0, 256, shape, np.uint8)
-        np.savez(found[name] / "images.npz", x=pixels, y=generator.integers(0, 10, count))
-    return found
+        np.savez(folders[name] / "images.npz", x=pixels, y=generator.integers(0, 10, count))
+    return folders
 
 
 def settings(case: Case, **more: Any) -> TrainConfig:
@@ -66,8 +66,8 @@ def settings(case: Case, **more: Any) -> TrainConfig:
 
 def training_of(config: TrainConfig, data: dict[str, Path], results: Path) -> Training:
     """A training on one device, ready for its first step."""
-    given = {name: DataSource(str(path)) for name, path in data.items()}
-    job = Job("one-device", config, results, threads=share_of_cores(1), data=given)
+    sources = {name: DataSource(str(path)) for name, path in data.items()}
+    job = Job("one-device", config, results, threads=share_of_cores(1), data=sources)
     job = Job(**{**vars(job), "checkpoints": results / "checkpoints"})
     keras.utils.clear_session()
     strategy: Distributed = one_device(job)
@@ -119,7 +119,7 @@ def compare(
     first(), second()
     pairs = [(first(), second()) for _ in range(rounds)]
     for name, taken in zip(("first", "second"), zip(*pairs, strict=True), strict=True):
-        rates = sorted(samples / one.wall for one in taken)
+        rates = sorted(samples / each.wall for each in taken)
         print(f"{name:6} {rates[0]:9.1f} {median(rates):9.1f} {rates[-1]:9.1f} samples/s")
     cpu = median(a.cpu / b.cpu for a, b in pairs)
     print(f"CPU time of the first / of the second: {cpu:.2f}")

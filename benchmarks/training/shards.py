@@ -23,6 +23,6 @@ def run(rounds: int, folder: Path) -> bool:
     memory = training_of(config, data, folder / "memory")
     from_shards = training_of(config, sharded, folder / "shards")
     print("first: memory, second: shards")
-    found = compare(epoch(memory), epoch(from_shards), rounds, case.samples)
-    print(f"shards / memory {found:.2f}, limit {LIMIT}")
-    return found >= LIMIT
+    ratio = compare(epoch(memory), epoch(from_shards), rounds, case.samples)
+    print(f"shards / memory {ratio:.2f}, limit {LIMIT}")
+    return ratio >= LIMIT

@@ -59,12 +59,12 @@ def usd_per_hour(config: Mapping[str, str]) -> float:
         return 0.0
     gpu = ("nvidia-tesla-t4", 1) if config["machine_type"].startswith("n1-") else None
     rates, region = shipped(config["cloud"]), config["region"]
-    found = rates.machine(config["machine_type"], region, gpu, spot=False).amount.exact
-    if found is None:
+    price = rates.machine(config["machine_type"], region, gpu, spot=False).amount.exact
+    if price is None:
         raise SystemExit(
             f"the price of {config['machine_type']} is not known: another machine type"
         )
-    return float(found * int(config["count"]))
+    return float(price * int(config["count"]))
 
 
 def agreed(record: Record) -> bool:

@@ -47,8 +47,8 @@ def clean_up(stack: str, folder: Path = ROOT) -> None:
     if "pulumi cancel" in printed:
         typed("pulumi", "cancel", "--yes", "--stack", stack, folder=folder)
         typed(*destroy, codes=(0, 1, 2), folder=folder)
-    left = stack_machines.of_id(machines)
-    assert left is None, f"NOT ENDED, and they cost money: {[h.id for h in left.hosts]}"
+    remaining = stack_machines.of_id(machines)
+    assert remaining is None, f"NOT ENDED, and they cost money: {[h.id for h in remaining.hosts]}"
     kinds = pulumi_stack.resources(stack)
     assert not kinds, f"NOT REMOVED: {kinds}; next: pulumi destroy --stack {stack}"
     typed("pulumi", "stack", "rm", stack, "--yes", folder=folder)

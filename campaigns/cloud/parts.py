@@ -69,16 +69,16 @@ class Campaign:
     def states(self) -> set[str | None]:
         """The states of the machines at their cloud."""
         return {
-            one["machine"] for one in self.answer("status", "--stack", STACK, codes=(0, 1))["hosts"]
+            h["machine"] for h in self.answer("status", "--stack", STACK, codes=(0, 1))["hosts"]
         }
 
 
 def doctor(campaign: Campaign) -> dict[str, Any]:
     """Whether the stack can be created."""
     checks = campaign.answer("doctor", "--stack", STACK, codes=(0, 1))["checks"]
-    blocked = [f"{one['name']}: {one['evidence']}" for one in checks if one["state"] == "blocks"]
+    blocked = [f"{c['name']}: {c['evidence']}" for c in checks if c["state"] == "blocks"]
     assert not blocked, "; ".join(blocked)
-    unknown = [one["name"] for one in checks if one["state"] == "unknown"]
+    unknown = [c["name"] for c in checks if c["state"] == "unknown"]
     return {"checks": len(checks), "unknown": unknown}
 
 
@@ -149,10 +149,10 @@ def lost_laptop(campaign: Campaign) -> dict[str, Any]:
     if not _deadlines(campaign):
         return {"deadlines": 0}
     campaign.on_stack("extend", "--hours", str(LOST_HOURS), "--yes")
-    at = time.time() + LOST_HOURS * 3600
-    time.sleep(max(0.0, at - time.time()))
+    ends = time.time() + LOST_HOURS * 3600
+    time.sleep(max(0.0, ends - time.time()))
     _wait("the stop", lambda: campaign.states() <= {*STOPPED}, campaign, MINUTES * 60)
-    return {"stop_after_deadline_s": round(time.time() - at, 1)}
+    return {"stop_after_deadline_s": round(time.time() - ends, 1)}
 
 
 def start(campaign: Campaign) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def leaks(campaign: Campaign) -> dict[str, Any]:
     if campaign.record.cloud == "local":
         return {"leaks": 0}
     report = campaign.answer("leaks", codes=(0, 1))
-    ours = [one["id"] for one in report["resources"] if one["cluster"] == STACK]
+    ours = [resource["id"] for resource in report["resources"] if resource["cluster"] == STACK]
     assert not ours, f"NOT REMOVED: {', '.join(ours)}"
     return {"leaks": len(ours)}
 
@@ -197,10 +197,10 @@ WITH_MACHINES: tuple[Run, ...] = (
 AT_THE_END: tuple[Run, ...] = (destroy, leaks)
 
 
-def _wait(what: str, done: Callable[[], bool], campaign: Campaign, seconds: float = 900) -> None:
+def _wait(about: str, done: Callable[[], bool], campaign: Campaign, seconds: float = 900) -> None:
     until = time.monotonic() + min(seconds, campaign.record.seconds_left())
     while not done():
-        assert time.monotonic() < until, f"{what} did not come in {seconds:.0f} s"
+        assert time.monotonic() < until, f"{about} did not come in {seconds:.0f} s"
         time.sleep(campaign.poll_seconds)
 
 
@@ -208,7 +208,7 @@ def _first_step(run: Mapping[str, Any]) -> float | None:
     """Seconds from the request of a run to its first record of a step."""
     file = Path(run["results"]) / "metrics.jsonl"
     records = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    times = [one["time"] for one in records if one["kind"] in ("progress", "epoch")]
+    times = [record["time"] for record in records if record["kind"] in ("progress", "epoch")]
     begun = datetime.strptime(run["run_id"][:15], "%Y%m%d-%H%M%S").replace(tzinfo=timezone.utc)
     return round(min(times) - begun.timestamp(), 1) if times else None
 
@@ -216,7 +216,7 @@ def _first_step(run: Mapping[str, Any]) -> float | None:
 def _deadlines(campaign: Campaign) -> dict[str, datetime]:
     """The cloud's deadlines by host; none for local hosts."""
     deadlines = campaign.answer("status", "--stack", STACK, codes=(0, 1))["deadlines"]
-    return {one["host"]: datetime.fromisoformat(one["at"]) for one in deadlines if one["at"]}
+    return {d["host"]: datetime.fromisoformat(d["at"]) for d in deadlines if d["at"]}
 
 
 def _minutes(before: Mapping[str, datetime], after: Mapping[str, datetime]) -> float:

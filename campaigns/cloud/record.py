@@ -73,10 +73,10 @@ class Record:
         """
         if not self.usd_per_hour:
             return 24 * 3600.0
-        left = (self.budget_usd - self.usd) / self.usd_per_hour * 3600
-        if left <= 0:
+        seconds = (self.budget_usd - self.usd) / self.usd_per_hour * 3600
+        if seconds <= 0:
             raise NothingLeft(f"the budget of {self.budget_usd:g} USD is spent")
-        return left
+        return seconds
 
     def save(self, root: Path = ROOT) -> None:
         """Write the file. What is private in the config is left out."""
@@ -99,6 +99,6 @@ def unfinished(cloud: str, config: dict[str, str], root: Path = ROOT) -> Record 
     content = dict(tested_on.record(path).content)
     if content.get("began") is None or content.get("ended") is not None:
         return None
-    ended = [Part(**one) for one in content["parts"]]
-    known = {one.name: content[one.name] for one in fields(Record)}
+    ended = [Part(**part) for part in content["parts"]]
+    known = {each.name: content[each.name] for each in fields(Record)}
     return Record(**{**known, "parts": ended, "config": {**config, **content["config"]}})

@@ -103,8 +103,8 @@ def case(seed: int, number: int, box: Sandbox, template: Path) -> Case:
 def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
     """A task with some of its options, and values of which some are wrong; on no host."""
     name = rng.choice(list(TASKS))
-    positional = [one for one in TASKS[name].options() if one.rule.positional]
-    options = {one.flag: one for one in TASKS[name].options() if not one.rule.positional}
+    positional = [o for o in TASKS[name].options() if o.rule.positional]
+    options = {o.flag: o for o in TASKS[name].options() if not o.rule.positional}
     argv = _core_option(rng) if rng.random() < 0.15 else []
     argv += [name, *(rng.choice(VALUES) for _ in positional if rng.random() < 0.9)]
     for option in rng.sample([*options], min(len(options), rng.choice((0, 1, 2, 3, 5)))):
@@ -128,9 +128,9 @@ def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
 
 def _core_option(rng: random.Random) -> list[str]:
     """An option of all tasks, in its short or its long form."""
-    one = rng.choice(CORE)
-    flag = rng.choice(flags_of(one))
-    return [flag] if one.kind == "flag" else [flag, rng.choice(VALUES)]
+    option = rng.choice(CORE)
+    flag = rng.choice(flags_of(option))
+    return [flag] if option.kind == "flag" else [flag, rng.choice(VALUES)]
 
 
 def _ssh(name: str) -> tuple[int, ...]:
@@ -177,9 +177,10 @@ def chief_file(rng: random.Random, box: Sandbox, template: Path) -> Case:
 
 def chief_answer(rng: random.Random, box: Sandbox, template: Path) -> Case:
     """A chief that gives one wrong answer."""
-    facts, at = (True, rng.randint(1, 140)) if rng.random() < 0.2 else (False, rng.randint(1, 9))
-    way = f"read {at} of the {'facts' if facts else 'agent'}"
-    reach = partial(chief.reachable, box.chief, partial(damaged, rng), at, facts)
+    facts = rng.random() < 0.2
+    number = rng.randint(1, 140 if facts else 9)
+    way = f"read {number} of the {'facts' if facts else 'agent'}"
+    reach = partial(chief.reachable, box.chief, partial(damaged, rng), number, facts)
     copy = partial(box.__class__.make, template=template)
     return Case("chief's answer", tuple(rng.choice(COMMANDS)), way, copy, reach)
 
@@ -248,11 +249,11 @@ def make_template(folder: Path, box: Sandbox) -> None:
         inventory = parse_hosts(HERE)
         local_state.save_cluster(inventory)
         run = {**run_document, "cluster": inventory.name}
-        given = encode(
+        program_record = encode(
             replace(record_of(program(script="train.py", outputs=("*",))), folder=str(box.cwd))
         )
         results = str(box.cwd / "results" / RUN)
-        local_state.save_run(RunRecord(RUN, inventory.name, results, run, given))
+        local_state.save_run(RunRecord(RUN, inventory.name, results, run, program_record))
         records.save(Deployed(ENDPOINT, inventory.name, inventory.chief.name, 8501, RUN))
     finally:
         os.environ["HOME"] = before

@@ -92,13 +92,13 @@ def make(home: Path) -> dict[str, Any]:
 
 
 class Answers:
-    """The output of a shell; `damage` changes what is read for the `at`-th time: from the start
+    """The output of a shell; `damage` changes what is read for the `nth` time: from the start
     with `facts`, else from the agent."""
 
     def __init__(
-        self, descriptor: int, damage: Callable[[bytes], bytes], at: int, facts: bool
+        self, descriptor: int, damage: Callable[[bytes], bytes], nth: int, facts: bool
     ) -> None:
-        self.descriptor, self.damage, self.left, self.counting = descriptor, damage, at, facts
+        self.descriptor, self.damage, self.left, self.counting = descriptor, damage, nth, facts
         self.data, self.damaged = b"", False
 
     def read(self) -> bytes:
@@ -194,13 +194,13 @@ class Connection:
 
 
 def reachable(
-    home: Path, damage: Callable[[bytes], bytes] = bytes, at: int = -1, facts: bool = False
+    home: Path, damage: Callable[[bytes], bytes] = bytes, nth: int = -1, facts: bool = False
 ) -> None:
     """From now on every host but those on port 1 is this chief."""
 
     def connection(host: Host, hops: Any) -> Any:
         if host.port == 1:
             raise ConnectionRefusedError
-        return Connection(lambda: Channel(home, lambda fd: Answers(fd, damage, at, facts)))
+        return Connection(lambda: Channel(home, lambda fd: Answers(fd, damage, nth, facts)))
 
     setattr(connect, "open_connection", connection)  # noqa: B010

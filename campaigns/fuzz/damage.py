@@ -35,13 +35,13 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
 
 
 def _changed_bytes(rng: random.Random, data: bytes) -> bytes:
-    at, end = sorted((rng.randint(0, len(data)), rng.randint(0, len(data))))
+    begin, end = sorted((rng.randint(0, len(data)), rng.randint(0, len(data))))
     ways: list[Callable[[], bytes]] = [
         lambda: b"",
-        lambda: data[:at],
-        lambda: data[:at] + data[end:],
-        lambda: data[:at] + rng.randbytes(rng.randint(1, 20)) + data[at:],
-        lambda: data + data[at:],
+        lambda: data[:begin],
+        lambda: data[:begin] + data[end:],
+        lambda: data[:begin] + rng.randbytes(rng.randint(1, 20)) + data[begin:],
+        lambda: data + data[begin:],
         lambda: rng.randbytes(200),
         lambda: b"[" * 50_000,
         lambda: b"\x1b]0;title\x07" + data,

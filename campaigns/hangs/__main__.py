@@ -41,11 +41,11 @@ def main() -> int:
     if options.light and options.healthy:
         return healthy(options.count, light_runs(chance, options.count, options.at_once))
     if options.light:
-        return found(light_hangs([(n, r) for n, r in hangs if KINDS[n].light], options.at_once))
+        return report(light_hangs([(n, r) for n, r in hangs if KINDS[n].light], options.at_once))
     with tempfile.TemporaryDirectory() as folder, hosts(Path(folder)) as operator:
         if options.healthy:
             return healthy(options.count, runs_on_hosts(operator, chance, options.count))
-        return found([on_hosts(operator, hang) for hang in hangs])
+        return report([on_hosts(operator, hang) for hang in hangs])
 
 
 def healthy(count: int, alarms: int) -> int:
@@ -54,7 +54,7 @@ def healthy(count: int, alarms: int) -> int:
     return 1 if alarms else 0
 
 
-def found(right: Sequence[bool]) -> int:
+def report(right: Sequence[bool]) -> int:
     """Print the outcome of hangs; the exit code."""
     wrong = right.count(False)
     print(f"{len(right) - wrong} of {len(right)} hangs: rank and line right", flush=True)
@@ -71,12 +71,12 @@ def rank_of(kind: Kind, chance: random.Random) -> int:
 def light_hangs(hangs: Sequence[Hang], at_once: int) -> list[bool]:
     """Whether each was found."""
 
-    def one(hang: Hang) -> bool:
+    def run_one(hang: Hang) -> bool:
         script = KINDS[hang[0]].light
         return shown(hang, script, lambda: (*result_of(script, hang[1]), ""))
 
     with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(one, hangs))
+        return list(pool.map(run_one, hangs))
 
 
 def on_hosts(operator: Operator, hang: Hang) -> bool:

@@ -104,15 +104,15 @@ def program(chance: random.Random, light: bool) -> tuple[str, str]:
         seconds=round(factor * AFTER, 1),
     )
     who = "each rank" if everyone else "a rank"
-    what = f"{who} {way} for {factor:.1f} limits, first step {first:.1f} limits"
-    return what, HEAD + (LIGHT if light else HEAVY) + text
+    about = f"{who} {way} for {factor:.1f} limits, first step {first:.1f} limits"
+    return about, HEAD + (LIGHT if light else HEAVY) + text
 
 
-def quiet(what: str, result: Any, records: str) -> bool:
+def quiet(about: str, result: Any, records: str) -> bool:
     """Whether a run has succeeded without a stall; prints it. A long step may be shown."""
     good = result["state"] == "succeeded" and '"kind": "stall"' not in records
     records += json.dumps(result["culprit"])
-    print(f"{'quiet' if good else 'ALARM'}  {what}{'' if good else records[-1500:]}", flush=True)
+    print(f"{'quiet' if good else 'ALARM'}  {about}{'' if good else records[-1500:]}", flush=True)
     return good
 
 
@@ -120,22 +120,22 @@ def light_runs(chance: random.Random, count: int, at_once: int) -> int:
     """Run this many without TensorFlow; the number of those that were not quiet."""
     programs = [(*program(chance, light=True), chance.randrange(RANKS)) for _ in range(count)]
 
-    def one(item: tuple[str, str, int]) -> bool:
-        what, script, hangs = item
+    def run_one(item: tuple[str, str, int]) -> bool:
+        about, script, hangs = item
         result, records = result_of(script, hangs)
-        return quiet(what, result, records)
+        return quiet(about, result, records)
 
     with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(one, programs)).count(False)
+        return list(pool.map(run_one, programs)).count(False)
 
 
 def runs_on_hosts(operator: Operator, chance: random.Random, count: int) -> int:
     """Run this many with Horovod on two hosts; the number of those that were not quiet."""
     alarms = 0
     for _ in range(count):
-        what, script = program(chance, light=False)
+        about, script = program(chance, light=False)
         train(operator, script, hangs=chance.randrange(RANKS))
         result = json.loads((operator.last / "result.json").read_text())
         records = (operator.last / "metrics.jsonl").read_text()
-        alarms += not quiet(what, result, records)
+        alarms += not quiet(about, result, records)
     return alarms

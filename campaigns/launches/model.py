@@ -48,7 +48,7 @@ def play(steps: Sequence[Step], kind: type[Person] = Person) -> Outcome:
     world, outcome = World(), Outcome()
     people = {name: kind(name, world) for name in PEOPLE}
     for step in steps:
-        before = {one.id: (one.ends, one.results) for one in world.exists()}
+        before = {m.id: (m.ends, m.results) for m in world.exists()}
         alone(world, people[step.person], outcome, partial(carry_out, people[step.person], step))
         check_kept(world, before, step, outcome)
         check_named(world, people, outcome)
@@ -57,16 +57,16 @@ def play(steps: Sequence[Step], kind: type[Person] = Person) -> Outcome:
         for person in people.values():
             alone(world, person, outcome, partial(person.end, "gone"))
             alone(world, person, outcome, person.end_leaks)
-    outcome.left = {one.id for one in world.running()}
+    outcome.left = {machine.id for machine in world.running()}
     world.wait(100)
-    for one in world.machines.values():
-        outcome.hours += max(0.0, (one.ran_until or 0.0) - one.ends)
+    for machine in world.machines.values():
+        outcome.hours += max(0.0, (machine.ran_until or 0.0) - machine.ends)
     return outcome
 
 
 def existing(world: World, owner: str) -> tuple[str, ...]:
     """The region of each machine of an owner."""
-    return tuple(sorted(one.region for one in world.exists() if one.owner == owner))
+    return tuple(sorted(m.region for m in world.exists() if m.owner == owner))
 
 
 def carry_out(person: Person, step: Step) -> None:
@@ -96,8 +96,8 @@ def carry_out(person: Person, step: Step) -> None:
 
 def mark(person: Person, **values: bool) -> None:
     """Something happens to the machines of a stack; a run is on none that is in no state."""
-    for own in person.state.machines if person.state else ():
-        vars(person.world.machines[own]).update(values)
+    for machine_id in person.state.machines if person.state else ():
+        vars(person.world.machines[machine_id]).update(values)
 
 
 def lie(person: Person) -> None:
@@ -109,11 +109,12 @@ def lie(person: Person) -> None:
 
 def alone(world: World, person: Person, outcome: Outcome, command: Callable[[], object]) -> None:
     """Carry out a command; it may change only machines of the person who typed it."""
-    before, hour = {own: one.state for own, one in world.machines.items()}, world.now
+    machines, hour = world.machines, world.now
+    before = {key: machine.state for key, machine in machines.items()}
     command()
     if world.now == hour:  # otherwise deadlines may have stopped machines
-        changed = {own for own, state in before.items() if world.machines[own].state != state}
-        outcome.touched |= {own for own in changed if world.machines[own].owner != person.name}
+        changed = {key for key, state in before.items() if machines[key].state != state}
+        outcome.touched |= {key for key in changed if machines[key].owner != person.name}
 
 
 def check_kept(
@@ -121,16 +122,17 @@ def check_kept(
 ) -> None:
     """No command but `fab stop` and a destroy ends a machine with the only results before its
     deadline, and none moves a deadline back."""
-    for own, (ends, results) in before.items():
-        one = world.machines[own]
-        outcome.earlier |= {own} if one.state != "gone" and one.ends < ends else set()
-        if results and one.state == "gone" and step.verb not in ENDING:
-            outcome.lost.add(own)
+    for machine_id, (ends, results) in before.items():
+        machine = world.machines[machine_id]
+        if machine.state != "gone" and machine.ends < ends:
+            outcome.earlier.add(machine_id)
+        if results and machine.state == "gone" and step.verb not in ENDING:
+            outcome.lost.add(machine_id)
 
 
 def check_named(world: World, people: dict[str, Person], outcome: Outcome) -> None:
     """Each running machine is named to its owner by `fab status` or `fab leaks`."""
-    for one in world.running():
-        owner = people[one.owner]
-        if one.id not in owner.named() and one.id not in owner.leaks():
-            outcome.unnamed.add(one.id)
+    for machine in world.running():
+        owner = people[machine.owner]
+        if machine.id not in owner.named() and machine.id not in owner.leaks():
+            outcome.unnamed.add(machine.id)

@@ -107,8 +107,9 @@ class OnMoto:
         states = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopped"]}]
         for region in REGIONS:
             listed = self.cloud.client("ec2", region).describe_instances(Filters=states)
-            for one in (one for each in listed["Reservations"] for one in each["Instances"]):
-                yield aws.tags(one)["railhead:owner"], region
+            for reservation in listed["Reservations"]:
+                for instance in reservation["Instances"]:
+                    yield aws.tags(instance)["railhead:owner"], region
 
     @contextmanager
     def without_capacity(self, cluster: str) -> Iterator[None]:
@@ -143,9 +144,9 @@ class OnGoogle:
         self.cloud.watch = see
 
     def machines(self) -> Iterator[tuple[str, str]]:
-        for path, one in self.cloud.compute.instances.items():
+        for path, instance in self.cloud.compute.instances.items():
             region = path.split("/")[3].rpartition("-")[0]
-            yield one["labels"]["railhead-owner"], REGIONS[gcp.REGIONS.index(region)]
+            yield instance["labels"]["railhead-owner"], REGIONS[gcp.REGIONS.index(region)]
 
     @contextmanager
     def without_capacity(self, cluster: str) -> Iterator[None]:
@@ -255,7 +256,7 @@ class Desk:
         """Whether Pulumi's state has a machine."""
         with contextlib.suppress(ValueError):  # it is being written
             resources: list[dict[str, Any]] = self.stack.resources()
-            return any(one["type"] == self.site.machine and one.get("id") for one in resources)
+            return any(r["type"] == self.site.machine and r.get("id") for r in resources)
         return False
 
     def end_all(self) -> None:
@@ -280,10 +281,10 @@ def check(engine: Path, folder: Path, site: Site, steps: tuple[Step, ...]) -> No
     expected = play(steps, site.person).regions
     people = {name: Desk(engine, folder / name, site, name) for name in PEOPLE}
     try:
-        for step, wanted in zip(steps, expected, strict=True):
+        for step, regions in zip(steps, expected, strict=True):
             people[step.person].do(step)
             now = existing(site)
-            assert now == wanted, f"after {step}: {now}, in the model {wanted}"
+            assert now == regions, f"after {step}: {now}, in the model {regions}"
         check_end(site, people)
     finally:
         for person in people.values():
@@ -344,8 +345,8 @@ def main(argv: list[str]) -> int:
     seeds = range(chosen.first, chosen.first + chosen.count)
     failed = 0
     for cloud in (chosen.cloud,) if chosen.cloud else CLOUDS:
-        own = [seed for seed in seeds if chosen.cloud or CLOUDS[seed % 2] == cloud]
-        failed += run(cloud, own) if own else 0
+        share = [seed for seed in seeds if chosen.cloud or CLOUDS[seed % 2] == cloud]
+        failed += run(cloud, share) if share else 0
     return min(failed, 1)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from standins.pulumi_command import on_aws
 
 from bootstrap.clouds.areas import MACHINE, Lists, Resource
+from bootstrap.clouds.machines import Machine
 from bootstrap.inventory.stack_state import StackState, read_state
 from bootstrap.leaks.living import Living
 from bootstrap.leaks.report import Judge
@@ -52,53 +53,56 @@ class Person:
         elif state.region != self.region and self._own(state.region):
             return False  # the place is refused while something exists in the recorded one
         state.region, state.cluster = self.region, self.cluster
-        there = {one.id for one in self.world.exists()}
-        state.machines = [own for own in state.machines if own in there]
+        machines = self.world.machines
+        there = {machine.id for machine in self.world.exists()}
+        state.machines = [key for key in state.machines if key in there]
         if not self._end_strays():
             return False
-        changed = [own for own in state.machines if self._is_replaced(self.world.machines[own])]
-        if any(self.world.machines[own].results for own in changed):
+        changed = [key for key in state.machines if self._is_replaced(machines[key])]
+        if any(machines[key].results for key in changed):
             return False  # before anything is changed
         self.world.end(changed, "gone")
-        state.machines = [own for own in state.machines if own not in changed]
+        state.machines = [key for key in state.machines if key not in changed]
         if state.machines:
             self.world.rename(state.machines, self.cluster)
-            for own in state.machines:  # in place: what was stopped is stopped again
-                self.world.machines[own].type = self.type
-                self.world.machines[own].right = True
+            for key in state.machines:  # in place: what was stopped is stopped again
+                machines[key].type = self.type
+                machines[key].right = True
             return True
         if self._is_name_taken() or not stocked or denied:
             return False
-        own = self.world.create(self.region, state.cluster_id, self.cluster, STACK, self.name)
-        self.world.machines[own].spot, self.world.machines[own].type = self.spot, self.type
+        created = self.world.create(self.region, state.cluster_id, self.cluster, STACK, self.name)
+        machines[created].spot, machines[created].type = self.spot, self.type
         if kill == "unrecorded":
             return False
-        state.machines.append(own)
+        state.machines.append(created)
         return kill != "recorded"
 
-    def _is_replaced(self, one: Running) -> bool:
+    def _is_replaced(self, machine: Running) -> bool:
         """Whether EC2 does not change this machine to what the config has."""
-        family = one.type.partition(".")[0] != self.type.partition(".")[0]
-        return one.spot != self.spot or family or (self.spot and one.type != self.type)
+        family = machine.type.partition(".")[0] != self.type.partition(".")[0]
+        return machine.spot != self.spot or family or (self.spot and machine.type != self.type)
 
     def _end_strays(self) -> bool:
         """End the machines that a killed `up` left in no state, as the product finds them; whether
         none is left."""
-        found = self.found()
-        self.world.end([one.id for one in found.strays] if found else [], "gone")
-        found = self.found()
-        return not (found and found.strays)
+        self.world.end([stray.id for stray in self._strays()], "gone")
+        return not self._strays()
+
+    def _strays(self) -> tuple[Machine, ...]:
+        merged = self.merged()
+        return merged.strays if merged else ()
 
     def _is_name_taken(self) -> bool:
         """Whether machines of another stack have the name."""
-        return any(one.cluster == self.cluster for one in self.world.exists(self.region))
+        return any(m.cluster == self.cluster for m in self.world.exists(self.region))
 
     def _own(self, region: str) -> list[str]:
         assert self.state
         own_id = self.state.cluster_id
-        return [one.id for one in self.world.exists(region) if one.cluster_id == own_id]
+        return [m.id for m in self.world.exists(region) if m.cluster_id == own_id]
 
-    def found(self) -> StackMachines | None:
+    def merged(self) -> StackMachines | None:
         """All machines of the stack, as the product merges state and cloud; None without a
         state."""
         state = self._read()
@@ -109,27 +113,27 @@ class Person:
     def _read(self) -> StackState | None:
         if not self.state or not self.state.cluster_id:
             return None
-        own = self.state
+        state = self.state
         resources = on_aws(
-            *own.machines,
-            cluster=own.cluster,
-            cluster_id=own.cluster_id,
-            region=own.region,
+            *state.machines,
+            cluster=state.cluster,
+            cluster_id=state.cluster_id,
+            region=state.region,
         )
         return read_state(STACK, {"deployment": {"resources": resources}})
 
     def named(self) -> set[str]:
         """The machines that `fab status` names as the stack's own."""
-        found = self.found()
-        hosts = found.inventory.hosts if found and found.inventory else ()
+        merged = self.merged()
+        hosts = merged.inventory.hosts if merged and merged.inventory else ()
         return {str(host.id) for host in hosts}
 
     def end(self, state: str) -> bool:
         """`fab stop` or `fab teardown --destroy`; whether all was verified."""
         ids = self.named() & set(self.world.machines)
         self.world.end(sorted(ids), state)
-        wanted = ("gone",) if state == "gone" else ("gone", "stopped")
-        verified = all(self.world.machines[own].state in wanted for own in ids)
+        ended = ("gone",) if state == "gone" else ("gone", "stopped")
+        verified = all(self.world.machines[key].state in ended for key in ids)
         if verified and state == "gone":
             self.state = None
         return verified
@@ -140,34 +144,34 @@ class Person:
 
     def leaks(self) -> dict[str, str]:
         """The status of each machine in `fab leaks`, by id."""
-        return {own: status for own, (status, _) in self._judged().items()}
+        return {key: status for key, (status, _) in self._judged().items()}
 
     def end_leaks(self) -> None:
         """`fab leaks --end --yes`."""
-        self.world.end(sorted(own for own, (_, may) in self._judged().items() if may), "gone")
+        self.world.end(sorted(key for key, (_, may) in self._judged().items() if may), "gone")
 
     def _judged(self) -> dict[str, tuple[str, bool]]:
         state = self._read()
         stacks = {}
         if state and state.cluster_id:
-            stacks = {state.cluster_id: STACK, **{one.id: STACK for one in state.machines}}
+            stacks = {state.cluster_id: STACK, **{m.id: STACK for m in state.machines}}
         judge = Judge(Living(stacks), self.name)
         judged = {}
-        for one in self.world.exists():
+        for machine in self.world.exists():
             resource = Resource(
                 MACHINE,
-                one.id,
-                one.region,
+                machine.id,
+                machine.region,
                 "",
                 "",
                 lambda _: None,
-                cluster=one.cluster,
-                cluster_id=one.cluster_id,
-                stack=one.stack,
-                owner=one.owner,
+                cluster=machine.cluster,
+                cluster_id=machine.cluster_id,
+                stack=machine.stack,
+                owner=machine.owner,
             )
-            ((leak, _),) = judge.leaks(Region(one.region), [resource])
-            judged[one.id] = (leak.status, judge.may_end(leak))
+            ((leak, _),) = judge.leaks(Region(machine.region), [resource])
+            judged[machine.id] = (leak.status, judge.may_end(leak))
         return judged
 
 
@@ -188,7 +192,7 @@ class PersonOnGoogle(Person):
     """Google Cloud has each name of a machine once in a zone, and never changes it."""
 
     def _is_name_taken(self) -> bool:
-        names = {one.name for one in self.world.exists(self.region)}
+        names = {machine.name for machine in self.world.exists(self.region)}
         return machine_name(self.cluster) in names
 
 
@@ -198,8 +202,7 @@ class PlainPerson(Person):
 
     def _end_strays(self) -> bool:
         """`pulumi up` is refused while such a machine exists."""
-        found = self.found()
-        return not (found and found.strays)
+        return not self._strays()
 
     def named(self) -> set[str]:
         """The machines in Pulumi's state."""

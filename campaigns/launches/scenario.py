@@ -22,8 +22,8 @@ class Step:
     laptop: int = 0
 
     def __str__(self) -> str:
-        at = f" on laptop {self.laptop + 1}" if self.laptop else ""
-        return " ".join(filter(None, (self.person, self.verb, self.value))) + at
+        laptop = f" on laptop {self.laptop + 1}" if self.laptop else ""
+        return " ".join(filter(None, (self.person, self.verb, self.value))) + laptop
 
 
 # The weight of each event, and its values.

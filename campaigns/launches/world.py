@@ -65,50 +65,51 @@ class World:
 
     def create(self, region: str, cluster_id: str, cluster: str, stack: str, owner: str) -> str:
         """Start a machine with its deadline; its id."""
-        own = f"i-{len(self.machines):017x}"
+        machine_id = f"i-{len(self.machines):017x}"
         name, ends = machine_name(cluster), self.now + DEADLINE_HOURS
-        one = Running(own, name, region, cluster_id, cluster, stack, owner, ends)
-        self.machines[own] = one
-        return own
+        machine = Running(machine_id, name, region, cluster_id, cluster, stack, owner, ends)
+        self.machines[machine_id] = machine
+        return machine_id
 
     def extend(self, ids: Collection[str], hours: float) -> None:
         """Move both deadlines of machines that run."""
-        for own in ids:
-            if self.machines[own].state == "running":
-                self.machines[own].ends += hours
+        for machine_id in ids:
+            if self.machines[machine_id].state == "running":
+                self.machines[machine_id].ends += hours
 
     def rename(self, ids: Collection[str], cluster: str) -> None:
         """Change the cluster's name in the tags of machines."""
-        for own in ids:
-            self.machines[own].cluster = cluster
+        for machine_id in ids:
+            self.machines[machine_id].cluster = cluster
 
     def exists(self, region: str | None = None) -> Iterator[Running]:
         """The machines that are not terminated, in one region or in all."""
-        for one in self.machines.values():
-            if one.state != "gone" and region in (None, one.region):
-                yield one
+        for machine in self.machines.values():
+            if machine.state != "gone" and region in (None, machine.region):
+                yield machine
 
     def running(self) -> list[Running]:
         """The machines that cost money."""
-        return [one for one in self.exists() if one.state == "running"]
+        return [machine for machine in self.exists() if machine.state == "running"]
 
     def list(self, region: str | None) -> Listed:
         """As one region answers."""
-        return Listed(ACCOUNT, tuple(one.listed() for one in self.exists(region)))
+        return Listed(ACCOUNT, tuple(machine.listed() for machine in self.exists(region)))
 
     def end(self, ids: Collection[str], state: str) -> None:
         """Stop or terminate machines, unless the cloud lies."""
-        for own in ids:
-            one = self.machines[own]
+        for machine_id in ids:
+            machine = self.machines[machine_id]
             if self.lies:
                 self.lies -= 1
-            elif one.state != "gone":
-                one.ran_until = self.now if one.state == "running" else one.ran_until
-                one.state = "gone" if one.spot else state  # spot machines cannot be stopped
+            elif machine.state != "gone":
+                machine.ran_until = self.now if machine.state == "running" else machine.ran_until
+                machine.state = "gone" if machine.spot else state  # spot machines cannot be stopped
 
     def wait(self, hours: float) -> None:
         """Let time pass: deadlines stop machines."""
         self.now += hours
-        for one in self.running():
-            if one.ends <= self.now:
-                one.state, one.ran_until = "gone" if one.spot else "stopped", one.ends
+        for machine in self.running():
+            if machine.ends <= self.now:
+                machine.state = "gone" if machine.spot else "stopped"
+                machine.ran_until = machine.ends

@@ -58,14 +58,14 @@ def main() -> int:
         print(table({seed: [o for o in all_ if o.name in names] for seed, all_ in kept.items()}))
         return 0
     runtime, keras = SEEDS[options.seed % len(SEEDS)]
-    wanted = [p for p in PROGRAMS if any(text in p.name for text in options.only or [""])]
+    chosen = [p for p in PROGRAMS if any(text in p.name for text in options.only or [""])]
     outcomes = []
-    for outcome in run_all(wanted, runtime, keras, caches):
+    for outcome in run_all(chosen, runtime, keras, caches):
         print(outcome.line, flush=True)
         outcomes.append(outcome)
         write(records, (runtime, keras), outcome)
-    tried = [one for one in outcomes if one.state != NOT_FETCHED]
-    ran = sum(one.state == SUCCEEDED for one in tried)
+    tried = [outcome for outcome in outcomes if outcome.state != NOT_FETCHED]
+    ran = sum(outcome.state == SUCCEEDED for outcome in tried)
     print(f"{runtime}, --keras {keras}: {ran} of {len(tried)} programs ran")
     return 0 if tried and ran >= limit_of(keras) * len(tried) else 1
 
@@ -96,10 +96,10 @@ def prepare(home: Path, runtime: str, caches: Path) -> None:
         kept_environments.keep(kept, home)
     for envs in kept_environments.of_hosts(home):
         for packages in envs.glob("*/lib/python3.*/site-packages"):
-            own = packages / "railhead_short"
-            own.mkdir(exist_ok=True)
-            shutil.copy(Path(__file__).with_name("short.py"), own / "__init__.py")
-            shutil.copy(ROOT / "railhead/keras_patches/patch.py", own / "patch.py")
+            distribution = packages / "railhead_short"
+            distribution.mkdir(exist_ok=True)
+            shutil.copy(Path(__file__).with_name("short.py"), distribution / "__init__.py")
+            shutil.copy(ROOT / "railhead/keras_patches/patch.py", distribution / "patch.py")
             (packages / "railhead_short.pth").write_text("import railhead_short\n")
 
 

@@ -52,16 +52,16 @@ def limit_of(keras: str) -> float:
 
 def write(records: Path, seed: Seed, outcome: Outcome) -> None:
     """Keep an outcome, in place of an earlier one of the same program."""
-    kept = {one.name: one for one in read(records, seed)} | {outcome.name: outcome}
+    kept = {each.name: each for each in read(records, seed)} | {outcome.name: outcome}
     records.mkdir(parents=True, exist_ok=True)
-    text = json.dumps([asdict(one) for one in kept.values()], indent=1)
+    text = json.dumps([asdict(each) for each in kept.values()], indent=1)
     file_of(records, seed).write_text(text)
 
 
 def read(records: Path, seed: Seed) -> list[Outcome]:
     """The outcomes that were kept."""
     file = file_of(records, seed)
-    return [Outcome(**one) for one in json.loads(file.read_text())] if file.exists() else []
+    return [Outcome(**each) for each in json.loads(file.read_text())] if file.exists() else []
 
 
 def file_of(records: Path, seed: Seed) -> Path:
@@ -74,13 +74,13 @@ def table(outcomes: Mapping[Seed, Sequence[Outcome]]) -> str:
     lines = ["| TensorFlow | `--keras` | programs | ran | at the second attempt |"]
     lines += ["|---|---|---|---|---|"]
     for (runtime, keras), kept in outcomes.items():
-        tried = [one for one in kept if one.state != NOT_FETCHED]
-        ran = [one for one in tried if one.state == SUCCEEDED]
-        again = sum(one.retried for one in ran)
+        tried = [each for each in kept if each.state != NOT_FETCHED]
+        ran = [each for each in tried if each.state == SUCCEEDED]
+        again = sum(each.retried for each in ran)
         version = runtime.removeprefix("tf")
         lines.append(f"| {version} | `{keras}` | {len(tried)} | {len(ran)} | {again} |")
     for seed, kept in outcomes.items():
         lines += [
-            f"- {' '.join(seed)}: {one.line}" for one in kept if one.state in (FAILED, REFUSED)
+            f"- {' '.join(seed)}: {each.line}" for each in kept if each.state in (FAILED, REFUSED)
         ]
     return "\n".join(lines)

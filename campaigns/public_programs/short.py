@@ -33,12 +33,12 @@ def images(shape: tuple[int, ...], labels: tuple[int, ...]) -> Callable[..., Any
 
         random = np.random.RandomState(0)
 
-        def part(number: int) -> Any:
+        def split(number: int) -> Any:
             x = random.randint(0, 255, (number, *shape)).astype("uint8")
             return x, random.randint(0, 10, (number, *labels)).astype("uint8")
 
         train, test = samples()
-        return part(train), part(test)
+        return split(train), split(test)
 
     return load_data
 
@@ -49,13 +49,13 @@ def texts(*_: Any, num_words: int | None = None, **__: Any) -> Any:
 
     random, words = np.random.RandomState(0), min(num_words or WORDS, WORDS)
 
-    def part(number: int) -> Any:
+    def split(number: int) -> Any:
         x = np.empty(number, dtype=object)
         x[:] = [random.randint(1, words, random.randint(5, LENGTH)).tolist() for _ in range(number)]
         return x, random.randint(0, 2, number)
 
     train, test = samples()
-    return part(train), part(test)
+    return split(train), split(test)
 
 
 def with_data(load: Callable[..., Any]) -> Callable[[ModuleType], None]:
