@@ -23,10 +23,10 @@ HOST = HostEnergy("a", "boot-a", 1e9, HOUR, CASCADE_LAKE, 4, 0.25, 16, 1, 180_00
 def watts(cpu: tuple[int, int, int], vcpus: int, gib: float, gpu: float, load: float) -> float:
     """The power of a machine by the formula, with so many watts of its GPUs."""
     joules = gpu * HOUR
-    one = replace(HOST, cpu=cpu, vcpus=vcpus, load=load, memory_gib=gib)
-    found = carbon_of([replace(one, gpu_counter=joules, gpu_power=joules)], None)
-    assert found
-    return found.kwh * 1000
+    host = replace(HOST, cpu=cpu, vcpus=vcpus, load=load, memory_gib=gib)
+    carbon = carbon_of([replace(host, gpu_counter=joules, gpu_power=joules)], None)
+    assert carbon
+    return carbon.kwh * 1000
 
 
 # What Teads measured, idle and at full load, and the watts of a GPU there (Cloud Carbon Footprint).
@@ -69,7 +69,7 @@ def test_codecarbon_says_the_same_of_our_watts_and_our_intensity() -> None:
         pytest.skip(f"codecarbon cannot be fetched: {error}")
     ours = carbon_of([HOST], GRID)
     assert ours
-    given = {
+    figures = {
         "millijoules": 180_000_000,
         "watts": 4 * (0.69 + 0.25 * (4.06 - 0.69)) + 0.392 * 16,
         "seconds": HOUR,
@@ -77,7 +77,7 @@ def test_codecarbon_says_the_same_of_our_watts_and_our_intensity() -> None:
         "pue": 1.135,
     }
     argv = [str(python), "-c", THEIRS]
-    done = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True)
+    done = subprocess.run(argv, input=json.dumps(figures), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     kwh, grams = json.loads(done.stdout)
     assert ours.kwh == pytest.approx(kwh, rel=0.01)
@@ -111,21 +111,21 @@ def test_hosts_of_one_computer_are_counted_once_and_attempts_each() -> None:
     second = replace(HOST, host="b", seconds=HOUR - 1)
     later = replace(HOST, since=HOST.since + HOUR - 1)
     other = replace(HOST, host="c", boot="boot-c")
-    one = carbon_of([HOST], GRID)
+    carbon = carbon_of([HOST], GRID)
     same = carbon_of([second, HOST], GRID)
     three = carbon_of([HOST, second, later, other], GRID)
-    assert one and same and three and same == one
-    assert three.kwh == pytest.approx(3 * one.kwh, rel=1e-5) and three.seconds == 3 * HOUR
+    assert carbon and same and three and same == carbon
+    assert three.kwh == pytest.approx(3 * carbon.kwh, rel=1e-5) and three.seconds == 3 * HOUR
     assert three.machines == 2
 
 
 def test_the_text_has_both_parts_the_method_and_the_source() -> None:
-    found = carbon_of([HOST], GRID)
-    assert found
+    carbon = carbon_of([HOST], GRID)
+    assert carbon
     # 180 kJ = 0.05 kWh of the GPU, 12.402 Wh of the others; both x 1.135 x 418 g.
-    assert found.text.startswith("30 gCO2e: measured 24 (GPUs), estimated 5.9 (CPUs, memory); ")
-    for part in ("PUE 1.135", "418 g/kWh", "Electricity Maps 2025", energy.METHOD):
-        assert part in found.text
+    assert carbon.text.startswith("30 gCO2e: measured 24 (GPUs), estimated 5.9 (CPUs, memory); ")
+    for text in ("PUE 1.135", "418 g/kWh", "Electricity Maps 2025", energy.METHOD):
+        assert text in carbon.text
     unknown = carbon_of([HOST], None)
     assert unknown and unknown.grams(unknown.kwh) is None and "gCO2e" not in unknown.text
     assert unknown.text.startswith("0.062 kWh: measured 0.05 (GPUs), estimated 0.012 ")

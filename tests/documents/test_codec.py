@@ -63,14 +63,14 @@ DOCUMENT: dict[str, Any] = {
 def changed(path: str, value: Any) -> Any:
     """The document with another value at a path; DELETED removes the key."""
     document: Any = json.loads(json.dumps(DOCUMENT))
-    at = document
-    *folders, last = [int(part) if part.isdigit() else part for part in path.split(".")]
-    for part in folders:
-        at = at[part]
+    node = document
+    *folders, last = [int(k) if k.isdigit() else k for k in path.split(".")]
+    for folder in folders:
+        node = node[folder]
     if value is DELETED:
-        del at[last]
+        del node[last]
     else:
-        at[last] = value
+        node[last] = value
     return document
 
 

@@ -64,13 +64,13 @@ def values(kind: Any, rule: Rule) -> Json:
     if is_dataclass(kind):
         return objects(kind)
     if origin in (Union, types.UnionType):
-        return st.one_of(*(values(part, rule) for part in inner))
+        return st.one_of(*(values(item, rule) for item in inner))
     if origin is Literal:
         return st.sampled_from(inner)
     if origin is tuple and inner[-1] is Ellipsis:
         return st.lists(values(inner[0], rule), min_size=1, max_size=2)
     if origin is tuple:
-        return st.tuples(*(values(part, rule) for part in inner)).map(list)
+        return st.tuples(*(values(item, rule) for item in inner)).map(list)
     if origin is not None:
         return st.dictionaries(TEXTS, values(inner[1], rule), max_size=2)
     return st.none() if kind is type(None) else plain(kind, rule)

@@ -52,7 +52,7 @@ class Filled:
     """One whose fields are not all given."""
 
     first: int
-    own: list[int] = field(default_factory=list)
+    items: list[int] = field(default_factory=list)
     fixed: int = field(init=False, default=3)
     made: list[int] = field(init=False, default_factory=lambda: [4])
     later: int = field(init=False, repr=False)
@@ -67,17 +67,17 @@ class Wrong(Exception):  # noqa: N818
 
 
 def test_an_instance_is_that_of_a_dataclass() -> None:
-    one = Below("a", (1,), size=4)
-    assert repr(one) == "Below(name='a', items=(1,), options={}, size=4)"
-    assert one == Below("a", (1,), {"x": 1}, size=4) != Below("a", size=4)
-    assert hash(one) == hash(replace(one)) and replace(one, size=5).size == 5
+    below = Below("a", (1,), size=4)
+    assert repr(below) == "Below(name='a', items=(1,), options={}, size=4)"
+    assert below == Below("a", (1,), {"x": 1}, size=4) != Below("a", size=4)
+    assert hash(below) == hash(replace(below)) and replace(below, size=5).size == 5
     assert [f.name for f in fields(Plain)] == ["name", "items", "options", "size"]
     assert is_dataclass(Changed) and Below.__match_args__ == ("name", "items", "options")
-    assert type(Plain("b")) is Plain and copy.deepcopy(one) == one == pickle.loads(
-        pickle.dumps(one)
+    assert type(Plain("b")) is Plain and copy.deepcopy(below) == below == pickle.loads(
+        pickle.dumps(below)
     )
     with pytest.raises(FrozenInstanceError):
-        one.size = 5  # type: ignore[misc]
+        below.size = 5  # type: ignore[misc]
     with pytest.raises(TypeError, match="name"):
         Below()  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="-1"):
@@ -91,16 +91,16 @@ def test_an_instance_is_that_of_a_dataclass() -> None:
 
 
 def test_fields_are_filled_as_they_are_declared() -> None:
-    one, other = Filled(1), Filled(1)
-    assert one == other and repr(one) == "Filled(first=1, own=[], fixed=3, made=[4])"
-    assert one.own is not other.own and one.made is not other.made and one.later == 2
-    assert Filled(1, [5]).own == [5] and Filled(1) != Filled(2)
+    first, second = Filled(1), Filled(1)
+    assert first == second and repr(first) == "Filled(first=1, items=[], fixed=3, made=[4])"
+    assert first.items is not second.items and first.made is not second.made and first.later == 2
+    assert Filled(1, [5]).items == [5] and Filled(1) != Filled(2)
     with pytest.raises(TypeError, match="unhashable"):
-        hash(one)
+        hash(first)
     with pytest.raises(TypeError, match="fixed"):
         Filled(1, fixed=2)  # type: ignore[call-arg]
-    one.first = 7
-    assert replace(one, own=[1]).later == 8
+    first.first = 7
+    assert replace(first, items=[1]).later == 8
     base: Any = Base("a")
     with pytest.raises(FrozenInstanceError):
         del base.name
@@ -135,9 +135,9 @@ def test_a_class_that_nobody_uses_is_not_made(monkeypatch: pytest.MonkeyPatch) -
     made: list[str] = []
     process = dataclasses._process_class  # type: ignore[attr-defined]
 
-    def counted(cls: type[Any], *given: Any) -> Any:
+    def counted(cls: type[Any], *args: Any) -> Any:
         made.append(cls.__name__)
-        return process(cls, *given)
+        return process(cls, *args)
 
     monkeypatch.setattr(dataclasses, "_process_class", counted)
 
@@ -164,18 +164,18 @@ def test_threads_that_use_a_class_at_once_get_whole_instances() -> None:
                 x: int
                 y: int = 2
 
-            found: list[Any] = []
+            met: list[Any] = []
             start = threading.Barrier(8)
 
-            def meet(kind: Any = Met, start: Any = start, found: Any = found) -> None:
+            def meet(kind: Any = Met, start: Any = start, met: Any = met) -> None:
                 start.wait()
-                found.append(kind(1))
+                met.append(kind(1))
 
             threads = [threading.Thread(target=meet) for _ in range(8)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            assert found == [Met(1)] * 8
+            assert met == [Met(1)] * 8
     finally:
         sys.setswitchinterval(interval)

@@ -63,15 +63,15 @@ SAME: list[tuple[str, Any, Any, Any]] = [  # name, as typed, from Python, value
 ]
 
 
-@pytest.mark.parametrize(("name", "typed", "given", "value"), SAME)
+@pytest.mark.parametrize(("name", "typed", "python", "value"), SAME)
 def test_a_typed_value_and_one_of_python_are_the_same(
-    name: str, typed: Any, given: Any, value: Any
+    name: str, typed: Any, python: Any, value: Any
 ) -> None:
     assert getattr(from_texts(Group, {name: typed}, ValueError), name) == value
-    assert getattr(from_values(Group, {name: given}, ValueError), name) == value
+    assert getattr(from_values(Group, {name: python}, ValueError), name) == value
 
 
-@pytest.mark.parametrize("name", [one.name for one in options_in(Group)])
+@pytest.mark.parametrize("name", [option.name for option in options_in(Group)])
 def test_what_is_missing_keeps_its_default(name: str) -> None:
     missing: Any = False if name == "wait" else None
     assert from_texts(Group, {name: missing}, ValueError) == Group()
@@ -88,7 +88,7 @@ def test_what_is_missing_keeps_its_default(name: str) -> None:
     ],
 )  # fmt: skip
 def test_a_text_that_does_not_fit_is_refused_with_its_option(name: str, typed: Any) -> None:
-    flag = next(one.flag for one in options_in(Group) if one.name == name)
+    flag = next(option.flag for option in options_in(Group) if option.name == name)
     with pytest.raises(ValueError, match=f"--{flag}"):
         from_texts(Group, {name: typed}, ValueError)
 
@@ -97,7 +97,7 @@ HUGE = 10**5000  # Python does not write such a number as text
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "value"),
     [
         ("ranks", True), ("ranks", 1.5), ("ranks", HUGE), ("name", "a\0b"), ("name", HUGE),
         ("secrets", "AB"), ("secrets", b"AB"), ("secrets", 5), ("settings", "a=1"),
@@ -108,9 +108,9 @@ HUGE = 10**5000  # Python does not write such a number as text
     ],
     ids=lambda value: "huge" if value is HUGE else None,
 )  # fmt: skip
-def test_a_value_that_does_not_fit_is_refused(name: str, given: Any) -> None:
+def test_a_value_that_does_not_fit_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError):
-        from_values(Group, {name: given}, ValueError)
+        from_values(Group, {name: value}, ValueError)
 
 
 GROUPS = [
@@ -125,18 +125,18 @@ GROUPS = [
 def test_every_option_has_help_and_a_default_within_its_rules(group: type[Any]) -> None:
     options = options_in(group)
     values: dict[str, Any] = {
-        one.name: 1 if one.kind == "int" else "x" for one in options if one.required
+        option.name: 1 if option.kind == "int" else "x" for option in options if option.required
     }
-    values |= {one.name: one.default for one in options if not one.required}
+    values |= {option.name: option.default for option in options if not option.required}
     if group is hosts.TargetOptions:
         values["hosts"] = ["a", "b"]
-    assert all(one.rule.text and len(plain(described(one))) <= 170 for one in options)
+    assert all(option.rule.text and len(plain(described(option))) <= 170 for option in options)
     assert from_values(group, values, ValueError) is not None
 
 
 def test_a_task_takes_the_options_that_it_names_and_may_say_something_else_of_them() -> None:
     options = chosen(Group, only("secrets", "hours", keep="how long"))
-    assert [described(one) for one in options] == [
+    assert [described(option) for option in options] == [
         "hours; from 0.5 to 2 hours, or as 30m; default: `1`",
         "how long; from 0 to 90 minutes, or as 30m",
         "secrets; repeatable",

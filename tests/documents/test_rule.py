@@ -54,7 +54,7 @@ VALUES: list[tuple[Rule, list[Any], list[Any]]] = [  # fits, does not fit
 
 
 @pytest.mark.parametrize(
-    ("rule", "fit", "unfit"), TEXTS, ids=lambda one: getattr(one, "wanted", "")
+    ("rule", "fit", "unfit"), TEXTS, ids=lambda value: getattr(value, "expected", "")
 )
 def test_a_text_fits_within_its_bounds(rule: Rule, fit: dict[str, Any], unfit: list[str]) -> None:
     for text, value in fit.items():
@@ -66,7 +66,7 @@ def test_a_text_fits_within_its_bounds(rule: Rule, fit: dict[str, Any], unfit: l
 
 
 @pytest.mark.parametrize(
-    ("rule", "fit", "unfit"), VALUES, ids=lambda one: getattr(one, "wanted", "")
+    ("rule", "fit", "unfit"), VALUES, ids=lambda value: getattr(value, "expected", "")
 )
 def test_a_value_fits_by_its_type_and_bounds(rule: Rule, fit: list[Any], unfit: list[Any]) -> None:
     read = rule.reader()

@@ -84,10 +84,10 @@ def packages(shared_caches: Path) -> Path:
     folder = shared_caches / "railhead/test-sagemaker/5.1.4-1.27.0"
     with locked(folder.with_name("lock")):
         if not folder.exists():
-            part = folder.with_name("part")
-            shutil.rmtree(part, ignore_errors=True)
+            partial = folder.with_name("part")
+            shutil.rmtree(partial, ignore_errors=True)
             uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet"]
-            where = ["--python", sys.executable, "--target", str(part)]
+            where = ["--python", sys.executable, "--target", str(partial)]
             more = ["--no-deps", "--require-hashes", "-r", "-"]
             lines = "".join(f"{name} --hash=sha256:{x}\n" for name, x in PACKAGES.items())
             argv = [*uv, *where, *more]
@@ -95,13 +95,13 @@ def packages(shared_caches: Path) -> Path:
             if "error sending request" in done.stderr or "Failed to fetch" in done.stderr:
                 pytest.skip("the packages of SageMaker cannot be fetched")
             assert done.returncode == 0, done.stderr
-            part.rename(folder)
+            partial.rename(folder)
     return folder
 
 
-def spelling(given: dict[str, Any], sdk: int) -> tuple[list[str], dict[str, str]]:
+def spelling(arguments: dict[str, Any], sdk: int) -> tuple[list[str], dict[str, str]]:
     """Ours: the arguments and variables, by the way of a run of the Python interface."""
-    options = from_values(ProgramOptions, {"args": given, "sagemaker": sdk}, UsageError)
+    options = from_values(ProgramOptions, {"args": arguments, "sagemaker": sdk}, UsageError)
     whole = hyperparameters(options)
     assert whole is not None
     return list(spelled(whole, options)), variables(values(whole, sdk), sdk)
@@ -130,12 +130,12 @@ def test_one_dict_is_spelled_as_by_the_real_packages(
     argv = [sys.executable, "-c", PROGRAMS[sdk], str(tmp_path / "given"), str(tmp_path / "found")]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for given, (words, theirs) in zip(
+    for arguments, (words, theirs) in zip(
         dicts, json.loads((tmp_path / "found").read_text()), strict=True
     ):
-        ours = spelling(given, sdk)
-        assert ours[0] == words, given
-        assert ours[1] == {n: v for n, v in theirs.items() if n.startswith("SM_HP")}, given
+        ours = spelling(arguments, sdk)
+        assert ours[0] == words, arguments
+        assert ours[1] == {n: v for n, v in theirs.items() if n.startswith("SM_HP")}, arguments
 
 
 def test_the_two_spellings_of_one_dict() -> None:

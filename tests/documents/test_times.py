@@ -22,8 +22,8 @@ AT = datetime(2026, 11, 22, 10, 22, 43, tzinfo=timezone.utc)
     ],
 )
 def test_a_time_with_its_zone_is_read(text: str) -> None:
-    found = moment(text)
-    assert found == AT and found.tzinfo is timezone.utc
+    time = moment(text)
+    assert time == AT and time.tzinfo is timezone.utc
     assert seconds(text) == AT.timestamp()
 
 

@@ -54,11 +54,11 @@ def test_a_module_is_patched_when_it_is_imported() -> None:
     lines: list[str] = []
     patch.install([a_patch(), a_patch()], lines.append)
     assert lines == []
-    part = importlib.import_module("library.part")
-    assert part.reduce() == "axis=None"
+    module = importlib.import_module("library.part")
+    assert module.reduce() == "axis=None"
     assert len(lines) == 1
-    assert part.__spec__
-    assert type(part.__spec__.loader) is type(part.__loader__) is type(importlib.__loader__)
+    assert module.__spec__
+    assert type(module.__spec__.loader) is type(module.__loader__) is type(importlib.__loader__)
 
 
 def test_a_module_that_was_only_looked_up_is_patched_when_it_is_imported() -> None:
@@ -77,10 +77,10 @@ def test_a_module_without_the_fault_stays_as_it_is(fault: Patch) -> None:
 
 
 def test_a_module_with_the_correction_stays_as_it_is() -> None:
-    part = importlib.import_module("library.part")
-    assert not source_has("reduce", "axis=0", expected=False)(part)
-    assert source_has("reduce", "axis=None", expected=False)(part)
-    assert not source_has("missing", "axis=None", expected=False)(part)
+    module = importlib.import_module("library.part")
+    assert not source_has("reduce", "axis=0", expected=False)(module)
+    assert source_has("reduce", "axis=None", expected=False)(module)
+    assert not source_has("missing", "axis=None", expected=False)(module)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ def folder(runtime_python: str, tmp_path_factory: pytest.TempPathFactory) -> Pat
     folder = tmp_path_factory.mktemp("keras")
     names, replicas = (*RANKS, *CHIEF), drawn((1, 2))
     output = keras_trainings.launch(runtime_python, folder, names, replicas)
-    left = {path.stem for path in folder.glob("*.npz")}
-    assert left >= {f"{name}-{rank}" for name in RANKS for rank in (0, 1)}, output
-    assert left >= {f"{name}-0" for name in CHIEF}, output
+    stems = {path.stem for path in folder.glob("*.npz")}
+    assert stems >= {f"{name}-{rank}" for name in RANKS for rank in (0, 1)}, output
+    assert stems >= {f"{name}-0" for name in CHIEF}, output
     return folder
 
 

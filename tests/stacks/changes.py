@@ -12,13 +12,12 @@ from tests.stacks.mocks import Made, Resource
 
 def changes(before: Made, after: Made) -> dict[str, str]:
     """`update` or `replace` of each resource that changes, by type and name: `Vpc cluster-vpc`."""
-    old = {(one.type, one.name): one for one in before.resources}
+    old = {(resource.type, resource.name): resource for resource in before.resources}
     done = {}
-    for one in after.resources:
-        if found := old.get((one.type, one.name)):
-            name = f"{one.type.rpartition(':')[2]} {one.name}"
-            if operation := _operation(found, one):
-                done[name] = operation
+    for new in after.resources:
+        known = old.get((new.type, new.name))
+        if known and (operation := _operation(known, new)):
+            done[f"{new.type.rpartition(':')[2]} {new.name}"] = operation
     return done
 
 
@@ -36,5 +35,5 @@ def _replaces(changed: Mapping[str, bool], paths: tuple[str, ...]) -> bool:
 
 def _covers(paths: tuple[str, ...], path: str) -> bool:
     plain = re.sub(r"\[\d+\]", "", path)
-    wanted = [re.sub(r'\["(.*)"\]', r".\1", one) for one in paths]
-    return any(plain == one or plain.startswith(f"{one}.") for one in wanted)
+    plain_paths = [re.sub(r'\["(.*)"\]', r".\1", each) for each in paths]
+    return any(plain == each or plain.startswith(f"{each}.") for each in plain_paths)

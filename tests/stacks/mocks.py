@@ -78,24 +78,26 @@ class Made:
 
     def every(self, kind: str) -> list[Resource]:
         """All resources of a type, by name; LookupError where there is none."""
-        found = [one for one in self.resources if one.type == kind]
-        if not found:
+        matching = [each for each in self.resources if each.type == kind]
+        if not matching:
             raise LookupError(f"no {kind} was made; there are {', '.join(sorted(self.kinds))}")
-        return sorted(found, key=lambda one: one.name)
+        return sorted(matching, key=lambda each: each.name)
 
     def one(self, kind: str) -> Resource:
         """The only resource of a type; LookupError where there is none, or more."""
-        found = self.every(kind)
-        if len(found) > 1:
-            raise LookupError(f"{len(found)} of {kind}: {', '.join(one.name for one in found)}")
-        return found[0]
+        matching = self.every(kind)
+        if len(matching) > 1:
+            raise LookupError(
+                f"{len(matching)} of {kind}: {', '.join(each.name for each in matching)}"
+            )
+        return matching[0]
 
     @property
     def kinds(self) -> set[str]:
         """The types of all that was made in the cloud: no components, no providers, no
         value that the engine alone keeps."""
-        ours = (one for one in self.resources if one.custom)
-        return {one.type for one in ours if not one.type.startswith((PROVIDERS, STASH))}
+        ours = {each.type for each in self.resources if each.custom}
+        return {kind for kind in ours if not kind.startswith((PROVIDERS, STASH))}
 
     @property
     def text(self) -> str:
@@ -133,8 +135,8 @@ def make(program: Callable[[], Any], world: World, *, stack: str = "test") -> Ma
     made, error = _run(program, world, stack, preview=False)
     if error is not None:
         raise error
-    for one in made.resources:
-        _known(one.inputs, one.urn)
+    for each in made.resources:
+        _known(each.inputs, each.urn)
     return made
 
 
@@ -146,7 +148,7 @@ def preview(program: Callable[[], Any], world: World, *, stack: str = "test") ->
     made, error = _run(program, world, stack, preview=True)
     if error is not None:
         raise error
-    bare = [Resource(**{**vars(one), "inputs": {}}) for one in made.resources]
+    bare = [Resource(**{**vars(each), "inputs": {}}) for each in made.resources]
     return Made(bare, made.calls, {}, made.messages)
 
 
@@ -243,8 +245,8 @@ class _Monitor(mocks.MockMonitor):
         self.transforms: dict[str, list[str]] = {}  # by URN: the tokens, of the nearest first
 
     def RegisterResource(self, request: Any) -> Any:
-        own = [callback.token for callback in request.transforms]
-        tokens = [*own, *self.transforms.get(request.parent, ())]
+        tokens = [callback.token for callback in request.transforms]
+        tokens += self.transforms.get(request.parent, ())
         self.transforms[self.make_urn(request.parent, request.type, request.name)] = tokens
         for token in tokens:
             _transform(request, token)
@@ -281,7 +283,11 @@ def _resource(request: Any, urn: str) -> Resource:
         parent=request.parent,
         provider=request.provider,
         depends_on=tuple(request.dependencies),
-        refers={key: tuple(it.urns) for key, it in request.propertyDependencies.items() if it.urns},
+        refers={
+            key: tuple(value.urns)
+            for key, value in request.propertyDependencies.items()
+            if value.urns
+        },
         ignore_changes=tuple(request.ignoreChanges),
         replace_on_changes=tuple(request.replaceOnChanges),
         delete_before_replace=request.deleteBeforeReplace,

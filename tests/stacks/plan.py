@@ -66,10 +66,10 @@ MAPS = ("labels", "metadata", "tags")  # their keys are the user's own
 
 def plan(made: Made) -> dict[str, Any]:
     """The plan of all that a program made; KeyError for what has no Terraform name here."""
-    ours = [one for one in made.resources if one.type in made.kinds]
-    addresses = {one.urn: address(one) for one in ours}
-    request = {"resources": [_known_values(one, addresses) for one in ours]}
-    written = {"resources": [_written(one, addresses) for one in ours]}
+    ours = [resource for resource in made.resources if resource.type in made.kinds]
+    addresses = {resource.urn: address(resource) for resource in ours}
+    request = {"resources": [_known_values(resource, addresses) for resource in ours]}
+    written = {"resources": [_written(resource, addresses) for resource in ours]}
     return {
         "format_version": "1.2",
         "terraform_version": "1.9.0",
@@ -78,43 +78,45 @@ def plan(made: Made) -> dict[str, Any]:
     }
 
 
-def address(one: Resource) -> str:
+def address(resource: Resource) -> str:
     """The name of a resource in a plan, as in aws_instance.c-1."""
-    return f"{TYPES[one.type]}.{_name(one)}"
+    return f"{TYPES[resource.type]}.{_name(resource)}"
 
 
-def _name(one: Resource) -> str:
-    return re.sub(r"[^\w-]", "-", one.name)
+def _name(resource: Resource) -> str:
+    return re.sub(r"[^\w-]", "-", resource.name)
 
 
-def _frame(one: Resource) -> dict[str, Any]:
-    names = {"address": address(one), "type": TYPES[one.type], "name": _name(one)}
+def _frame(resource: Resource) -> dict[str, Any]:
+    names = {"address": address(resource), "type": TYPES[resource.type], "name": _name(resource)}
     return {**names, "mode": "managed"}
 
 
-def _known_values(one: Resource, addresses: Mapping[str, str]) -> dict[str, Any]:
+def _known_values(resource: Resource, addresses: Mapping[str, str]) -> dict[str, Any]:
     """The values that Terraform would know: what is another's id alone, it would not."""
-    unknown = [key for key in _references(one, addresses) if _is_bare(one.inputs.get(key))]
-    known = {key: value for key, value in one.inputs.items() if key not in unknown}
-    return {**_frame(one), "values": _values(known)}
+    unknown = [
+        key for key in _references(resource, addresses) if _is_bare(resource.inputs.get(key))
+    ]
+    known = {key: value for key, value in resource.inputs.items() if key not in unknown}
+    return {**_frame(resource), "values": _values(known)}
 
 
-def _written(one: Resource, addresses: Mapping[str, str]) -> dict[str, Any]:
+def _written(resource: Resource, addresses: Mapping[str, str]) -> dict[str, Any]:
     """Which resource refers to which: many checks are about two that belong together."""
-    found = _references(one, addresses)
+    references = _references(resource, addresses)
     return {
-        **_frame(one),
-        "expressions": {_snake(key): {"references": each} for key, each in found.items()},
+        **_frame(resource),
+        "expressions": {_snake(key): {"references": each} for key, each in references.items()},
     }
 
 
-def _references(one: Resource, addresses: Mapping[str, str]) -> dict[str, list[str]]:
-    found = {}
-    for key, urns in one.refers.items():
+def _references(resource: Resource, addresses: Mapping[str, str]) -> dict[str, list[str]]:
+    references = {}
+    for key, urns in resource.refers.items():
         there = [addresses[urn] for urn in urns if urn in addresses]
         if there:
-            found[key] = [f"{there[0]}.id", *there]
-    return found
+            references[key] = [f"{there[0]}.id", *there]
+    return references
 
 
 def _is_bare(value: Any) -> bool:
@@ -138,24 +140,24 @@ def _property(key: str, value: Any) -> tuple[str, Any]:
 
 
 def _snake(key: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", key)
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: f"_{match[1].lower()}", key)
 
 
 def altered(made: Made, kind: str, **inputs: Any) -> Made:
     """The same cluster with other inputs in every resource of a type."""
     made.every(kind)
-    others = [_given(one, inputs) if one.type == kind else one for one in made.resources]
+    others = [_given(r, inputs) if r.type == kind else r for r in made.resources]
     return Made(others, made.calls, made.outputs, made.messages)
 
 
 def without(made: Made, kind: str) -> Made:
     """The same cluster without the resources of a type."""
     made.every(kind)
-    others = [one for one in made.resources if one.type != kind]
+    others = [resource for resource in made.resources if resource.type != kind]
     return Made(others, made.calls, made.outputs, made.messages)
 
 
-def _given(one: Resource, inputs: Mapping[str, Any]) -> Resource:
+def _given(resource: Resource, inputs: Mapping[str, Any]) -> Resource:
     """What was another resource's is none's now."""
-    refers = {key: urns for key, urns in one.refers.items() if key not in inputs}
-    return Resource(**{**vars(one), "inputs": {**one.inputs, **inputs}, "refers": refers})
+    refers = {key: urns for key, urns in resource.refers.items() if key not in inputs}
+    return Resource(**{**vars(resource), "inputs": {**resource.inputs, **inputs}, "refers": refers})

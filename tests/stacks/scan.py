@@ -61,12 +61,12 @@ class Skip:
 
 def skips(folder: Path) -> list[Skip]:
     """The skips below a folder; ValueError for one without an id or a reason."""
-    found = []
+    marked = []
     for path in sorted(folder.rglob("*.py")):
         for line in path.read_text().splitlines():
             if MARK in line:
-                found.append(_skip(line, path.relative_to(folder).as_posix()))
-    return found
+                marked.append(_skip(line, path.relative_to(folder).as_posix()))
+    return marked
 
 
 def _skip(line: str, file: str) -> Skip:
@@ -88,9 +88,9 @@ def findings_of(plans: Mapping[str, Any], folder: Path) -> list[Finding]:
     kept = caches.cache("checkov") / f"findings-{digest}.json"
     if not kept.exists():
         findings = [asdict(finding) for finding in scan(plans, folder)]
-        part = kept.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(findings))
-        part.rename(kept)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(findings))
+        partial.rename(kept)
     return [Finding(**finding) for finding in json.loads(kept.read_text())]
 
 
@@ -110,14 +110,14 @@ def scan(plans: Mapping[str, Any], folder: Path) -> list[Finding]:
     if results["parsing_errors"]:
         raise RuntimeError(f"checkov cannot read {results['parsing_errors']}")
     both = [*results["passed_checks"], *results["failed_checks"]]
-    return [_finding(one) for one in both]
+    return [_finding(result) for result in both]
 
 
-def _finding(one: Mapping[str, Any]) -> Finding:
+def _finding(result: Mapping[str, Any]) -> Finding:
     return Finding(
-        plan=Path(one["file_path"]).stem,
-        check=one["check_id"],
-        address=one["resource"],
-        name=one["check_name"],
-        passed=one["check_result"]["result"] == "PASSED",
+        plan=Path(result["file_path"]).stem,
+        check=result["check_id"],
+        address=result["resource"],
+        name=result["check_name"],
+        passed=result["check_result"]["result"] == "PASSED",
     )

@@ -131,10 +131,10 @@ def cluster(sample: str, changes: Mapping[str, str], folder: Path) -> Made:
     there = yaml.safe_load((ROOT / f"Pulumi.{sample}.yaml").read_text())["config"]
     key = folder / "key.pub"
     key.write_text(aws.KEY)
-    given = {**of_project(there, "railhead"), **CONFIG, "public_key_file": str(key), **changes}
-    if given["cloud"] == "gcp":
-        return _gcp(read({"project": "p-12345", **given}, stack=sample))
-    return _aws(read(given, stack=sample))
+    values = {**of_project(there, "railhead"), **CONFIG, "public_key_file": str(key), **changes}
+    if values["cloud"] == "gcp":
+        return _gcp(read({"project": "p-12345", **values}, stack=sample))
+    return _aws(read(values, stack=sample))
 
 
 def _gcp(settings: ClusterConfig) -> Made:
@@ -178,13 +178,13 @@ def dateless(made: Made) -> Made:
 
 
 def of(findings: list[Finding], plan: str) -> list[Finding]:
-    return [one for one in findings if one.plan == plan]
+    return [finding for finding in findings if finding.plan == plan]
 
 
 @pytest.fixture(scope="module")
 def skipped() -> dict[str, Skip]:
     """The skips in the code, by id."""
-    return {one.check: one for one in skips(ROOT / "stacks")}
+    return {skip.check: skip for skip in skips(ROOT / "stacks")}
 
 
 @pytest.mark.slow
@@ -192,22 +192,22 @@ def skipped() -> dict[str, Skip]:
 def test_no_check_fails_but_those_skipped(
     name: str, findings: list[Finding], skipped: dict[str, Skip]
 ) -> None:
-    wrong = [one for one in of(findings, name) if not one.passed and one.check not in skipped]
+    wrong = [f for f in of(findings, name) if not f.passed and f.check not in skipped]
     assert not wrong, "\n".join(map(str, wrong))
 
 
 @pytest.mark.slow
 def test_every_skip_has_its_finding(findings: list[Finding], skipped: dict[str, Skip]) -> None:
-    failed = {one.check for one in findings if one.plan in CLUSTERS and not one.passed}
-    stale = [f"{one.file}: {one.check}" for one in skipped.values() if one.check not in failed]
+    failed = {f.check for f in findings if f.plan in CLUSTERS and not f.passed}
+    stale = [f"{skip.file}: {skip.check}" for skip in skipped.values() if skip.check not in failed]
     assert skipped and not stale, stale
 
 
 def test_a_skip_stands_once_and_with_its_cloud() -> None:
-    found = skips(ROOT / "stacks")
-    assert len({one.check for one in found}) == len(found)
-    for one in found:
-        assert one.check.split("_")[1].lower() == Path(one.file).parts[0], one
+    skipped = skips(ROOT / "stacks")
+    assert len({skip.check for skip in skipped}) == len(skipped)
+    for skip in skipped:
+        assert skip.check.split("_")[1].lower() == Path(skip.file).parts[0], skip
 
 
 @pytest.mark.slow
@@ -217,10 +217,11 @@ def test_every_type_is_judged(
 ) -> None:
     """An empty scan passes: as many types as are there, and each with a check that it stood."""
     there = {
-        one["type"] for one in plan(clusters[name])["planned_values"]["root_module"]["resources"]
+        resource["type"]
+        for resource in plan(clusters[name])["planned_values"]["root_module"]["resources"]
     }
-    judged = {one.kind for one in of(findings, name)}
-    passed = {one.kind for one in of(findings, name) if one.passed}
+    judged = {finding.kind for finding in of(findings, name)}
+    passed = {finding.kind for finding in of(findings, name) if finding.passed}
     assert there - judged == there & SILENT
     assert judged - passed <= ONLY_SKIPPED
 
@@ -228,8 +229,8 @@ def test_every_type_is_judged(
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "check"), [(name, id) for name in WORSE for id in WORSE[name]])
 def test_what_is_made_worse_is_found(name: str, check: str, findings: list[Finding]) -> None:
-    before = {one.check for one in of(findings, name) if not one.passed}
-    after = {one.check for one in of(findings, f"{name}-worse") if not one.passed}
+    before = {finding.check for finding in of(findings, name) if not finding.passed}
+    after = {finding.check for finding in of(findings, f"{name}-worse") if not finding.passed}
     assert check in after - before
 
 

@@ -37,10 +37,10 @@ def test_pulumi_has_the_types_and_defaults_of_the_keys() -> None:
     """Not those that depend on the cloud or the user: a default of Pulumi.yaml is for all. What
     everybody sets has its type there, with no value."""
     same = [key for key in KEYS if key.default and "{" not in key.default and not key.defaults]
-    wanted = {key.name: declared(key, str(key.default)) for key in same}
-    wanted |= dict.fromkeys(SET_BY_ALL, {"type": "string", "default": ""})
+    expected = {key.name: declared(key, str(key.default)) for key in same}
+    expected |= dict.fromkeys(SET_BY_ALL, {"type": "string", "default": ""})
     for path in (ROOT / "Pulumi.yaml", ROOT / "railhead/project/Pulumi.yaml"):
-        assert yaml.safe_load(path.read_text())["config"] == wanted
+        assert yaml.safe_load(path.read_text())["config"] == expected
 
 
 def test_an_empty_text_is_no_value() -> None:
@@ -66,12 +66,12 @@ def test_every_machine_type_of_google_is_listed() -> None:
         (sizes,) = re.findall(rf"^\| {start} \| `{start}-standard-` ([^|]+) \|", PAGE, re.MULTILINE)
         names = [f"{start}-standard-{size}" for size in re.findall(r"\d+", sizes)]
         assert names == [name for name in gcp.NAMES if name.startswith(start)]
-        (one,) = re.findall(rf"^\| {start} \| .* \| (\S+) per vCPU", PAGE, re.MULTILINE)
-        gpus = f"{one} per vCPU, 0.35 per nvidia-tesla-t4, 2.48 per nvidia-tesla-v100 |"
+        (per_vcpu,) = re.findall(rf"^\| {start} \| .* \| (\S+) per vCPU", PAGE, re.MULTILINE)
+        gpus = f"{per_vcpu} per vCPU, 0.35 per nvidia-tesla-t4, 2.48 per nvidia-tesla-v100 |"
         assert start != "n1" or gpus in PAGE
         gpu = ("nvidia-tesla-t4", 2)
         rate = shipped("gcp").machine(f"{start}-standard-8", "us-central1", gpu, spot=False)
-        assert rate.amount.exact == 8 * Decimal(one) + 2 * Decimal("0.35")
+        assert rate.amount.exact == 8 * Decimal(per_vcpu) + 2 * Decimal("0.35")
 
 
 def test_google_prices_are_of_regions_that_have_the_gpu() -> None:

@@ -121,13 +121,13 @@ def test_a_quota_lacks_what_others_use(
     ],
 )
 def test_an_unknown_price_is_not_guessed(changes: dict[str, Any], per_hour: float | None) -> None:
-    found = cost.price(replace(AWS, **changes))
-    assert (found.per_hour if found else None) == per_hour
+    price = cost.price(replace(AWS, **changes))
+    assert (price.per_hour if price else None) == per_hour
 
 
 def test_every_machine_of_aws_has_a_price_with_its_date() -> None:
-    found = {name: cost.price(replace(AWS, machine_type=name)) for name in TYPES}
-    assert {price.date if price else "" for price in found.values()} == {"2026-07-20"}
+    prices = {name: cost.price(replace(AWS, machine_type=name)) for name in TYPES}
+    assert {price.date if price else "" for price in prices.values()} == {"2026-07-20"}
 
 
 def test_a_price_of_a_spot_machine_is_a_range_and_says_so() -> None:
@@ -182,9 +182,9 @@ def test_a_price_of_google_is_that_of_the_machine_and_its_gpus(
     zurich = cost.price(replace(GCP, **changes, region="europe-west6"))
     assert zurich and zurich.per_hour is None
     config = replace(GCP, **changes, region="us-central1")
-    found, more = cost.price(config), config.count * (100 * 0.10 / 730 + 0.005)
-    assert found and found.per_hour == pytest.approx(per_hour + more, abs=1e-4)
-    assert found.date == date
+    price, more = cost.price(config), config.count * (100 * 0.10 / 730 + 0.005)
+    assert price and price.per_hour == pytest.approx(per_hour + more, abs=1e-4)
+    assert price.date == date
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ UNUSED = (
 
 @pytest.mark.parametrize("line", [*USED, *UNUSED])
 def test_who_uses_a_machine_is_known_by_its_processes(line: str) -> None:
-    found = [name for name, pattern in idle.USES.items() if pattern.search(line)]
-    assert USED[line] in found if line in USED else found == []
+    uses = [name for name, pattern in idle.USES.items() if pattern.search(line)]
+    assert USED[line] in uses if line in USED else uses == []
 
 
 def test_a_process_of_a_run_is_known_by_its_environment() -> None:

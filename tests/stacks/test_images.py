@@ -56,8 +56,10 @@ def test_an_image_is_refused_by_its_publishers_name_alone(
 ) -> None:
     expected = {None: without, T4: t4, V100: v100, "nvidia-tesla-v100": v100}
     for gpu, text in expected.items():
-        found = refusal(image, gpu)
-        assert (text in found and image in found) if text and found else (found or "") == text
+        message = refusal(image, gpu)
+        assert (
+            (text in message and image in message) if text and message else (message or "") == text
+        )
 
 
 def test_the_systems_are_those_that_bootstrap_prepares() -> None:

@@ -24,9 +24,9 @@ Answer = Callable[..., Any]
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    found: list[str] = []
-    monkeypatch.setattr(pulumi.log, "info", found.append)
-    return found
+    messages: list[str] = []
+    monkeypatch.setattr(pulumi.log, "info", messages.append)
+    return messages
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, code: int, output: str, errors: str = "") -> list[Any]:

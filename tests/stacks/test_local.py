@@ -95,11 +95,11 @@ def test_a_sample_lacks_only_what_is_a_persons_own(sample: str, home: Path) -> N
     pairs = [line.removeprefix("railhead:").partition(": ") for line in lines]
     values = {key: value.strip('"') for key, _, value in pairs}
     assert "secure:" not in text and "encryptionsalt" not in text
-    config = settings.read({**values, **own(values["cloud"], home)}, stack=sample)
+    config = settings.read({**values, **own_values(values["cloud"], home)}, stack=sample)
     assert (config.name, config.count) == (sample, 2)
 
 
-def own(cloud: str, home: Path) -> dict[str, str]:
+def own_values(cloud: str, home: Path) -> dict[str, str]:
     """What each person sets: their key, address and project."""
     if cloud == "local":
         return {}

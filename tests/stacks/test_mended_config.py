@@ -54,8 +54,8 @@ def refusals(values: dict[str, str]) -> Sequence[ConfigError]:
 
 def commands(problem: ConfigError) -> list[Pulumi]:
     """The commands that mend it, before a comment."""
-    parts = takewhile(lambda part: "#" not in str(part), problem.next)
-    return [part for part in parts if isinstance(part, Pulumi)]
+    parts = takewhile(lambda each: "#" not in str(each), problem.next)
+    return [each for each in parts if isinstance(each, Pulumi)]
 
 
 def type_command(values: dict[str, str], command: Pulumi) -> None:

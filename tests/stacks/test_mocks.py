@@ -28,17 +28,17 @@ class Thing(pulumi.CustomResource):
 
 
 def a_program() -> None:
-    one = Thing("one", size=3)
-    Thing("two", size=4, of=one.id, nested={"from": one.id.apply(lambda id: [id])})
-    pulumi.export("one", one.id)
+    first = Thing("one", size=3)
+    Thing("two", size=4, of=first.id, nested={"from": first.id.apply(lambda id: [id])})
+    pulumi.export("one", first.id)
     pulumi.log.warn("careful")
 
 
 def test_a_program_has_ended_and_its_values_are_plain() -> None:
     made = make(a_program, WORLD)
-    one, two = made.every(KIND)
-    assert two.inputs == {"size": 4, "of": "one-id", "nested": {"from": ["one-id"]}}
-    assert two.depends_on == (one.urn,)
+    first, second = made.every(KIND)
+    assert second.inputs == {"size": 4, "of": "one-id", "nested": {"from": ["one-id"]}}
+    assert second.depends_on == (first.urn,)
     assert made.outputs == {"one": "one-id"}
     assert made.text == "WARNING: careful"
 
@@ -58,7 +58,7 @@ def test_an_unknown_value_is_refused_and_a_preview_shows_none() -> None:
     with pytest.raises(AssertionError, match="unknown"):
         make(unknown, WORLD)
     seen = preview(a_program, WORLD)
-    assert [one.inputs for one in seen.every(KIND)] == [{}, {}]
+    assert [resource.inputs for resource in seen.every(KIND)] == [{}, {}]
     assert not seen.outputs and seen.text == "WARNING: careful"
 
 
@@ -107,18 +107,18 @@ def test_the_example_for_stacks_of_others_passes() -> None:
 
 
 def each_test(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for found in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):  # noqa: SIM102
-            if found.name.startswith("test_"):
-                yield found
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):  # noqa: SIM102
+            if node.name.startswith("test_"):
+                yield node
 
 
-def own(test: ast.AST) -> Iterator[ast.AST]:
+def own_nodes(test: ast.AST) -> Iterator[ast.AST]:
     """What stands in a function itself, not in one that it defines."""
     for child in ast.iter_child_nodes(test):
         yield child
         if not isinstance(child, (ast.FunctionDef, ast.Lambda)):
-            yield from own(child)
+            yield from own_nodes(child)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -126,7 +126,7 @@ def test_no_test_returns_or_defers_what_it_asserts(path: Path) -> None:
     """An Output or a coroutine that a test hands back is never looked at."""
     for test in each_test(path):
         assert isinstance(test, ast.FunctionDef), f"{path.name}: {test.name} is asynchronous"
-        handed = [n for n in own(test) if isinstance(n, (ast.Return, ast.Yield))]
+        handed = [n for n in own_nodes(test) if isinstance(n, (ast.Return, ast.Yield))]
         assert not [n for n in handed if n.value is not None], f"{path.name}: {test.name}"
 
 

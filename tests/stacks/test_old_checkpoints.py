@@ -70,7 +70,7 @@ def pass_days(store: S3 | Gcs, bucket: str, days: int) -> None:
 
 
 def old_versions(store: S3 | Gcs, bucket: str) -> list[str]:
-    return sorted(one.name for one in store.versions(bucket) if not one.current)
+    return sorted(version.name for version in store.versions(bucket) if not version.current)
 
 
 def train(run: Path, sender: CheckpointUpload, steps: int) -> None:

@@ -37,13 +37,13 @@ def test_parent_depends_on_and_protect_reach_the_cluster_and_its_machines(cloud:
         pulumi.export("cluster", cluster.document.apply(encode))
 
     made = make(program, world.world())
-    (cluster,) = (one for one in made.resources if one.type.endswith(":Cluster"))
+    (cluster,) = (resource for resource in made.resources if resource.type.endswith(":Cluster"))
     assert cluster.parent.endswith("acme:index:Team::team")
     kinds = {aws.INSTANCE, gcp.INSTANCE}
-    machines = [one for one in made.resources if one.type in kinds]
-    assert len(machines) == 2 and all(one.protect for one in (cluster, *machines))
-    for one in (cluster, *machines):
-        assert any(urn.endswith("::first") for urn in one.depends_on), one.name
+    machines = [resource for resource in made.resources if resource.type in kinds]
+    assert len(machines) == 2 and all(resource.protect for resource in (cluster, *machines))
+    for each in (cluster, *machines):
+        assert any(urn.endswith("::first") for urn in each.depends_on), each.name
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
@@ -54,20 +54,20 @@ def test_a_provider_of_the_program_makes_and_looks_up_everything(cloud: str) -> 
 
     def program() -> None:
         other = pulumi.ProviderResource("other", "other", {})
-        own = pulumi.ProviderResource(cloud, "own", {})
-        opts = pulumi.ResourceOptions(providers=[other, own])
+        provider = pulumi.ProviderResource(cloud, "own", {})
+        opts = pulumi.ResourceOptions(providers=[other, provider])
         component("mine", world.config(name="c"), opts)
 
     made = make(program, there)
-    providers = {one.name for one in made.resources if one.type.startswith("pulumi:providers:")}
+    providers = {r.name for r in made.resources if r.type.startswith("pulumi:providers:")}
     assert providers == {"other", "own"}
-    ours = [one for one in made.resources if one.type in made.kinds]
-    assert ours and {one.provider.split("::")[-2] for one in ours} == {"own"}
+    ours = [resource for resource in made.resources if resource.type in made.kinds]
+    assert ours and {resource.provider.split("::")[-2] for resource in ours} == {"own"}
     assert made.calls and {call.provider.split("::")[-2] for call in made.calls} == {"own"}
-    (place,) = (one.urn for one in made.resources if one.name == "mine-place")
-    assert all(place in one.depends_on for one in ours if ":Host$" in one.urn)
-    for one in made.every({"aws": aws.INSTANCE, "gcp": gcp.INSTANCE}[cloud]):
-        tags = one.inputs["tags" if cloud == "aws" else "labels"]
+    (place,) = (resource.urn for resource in made.resources if resource.name == "mine-place")
+    assert all(place in resource.depends_on for resource in ours if ":Host$" in resource.urn)
+    for machine in made.every({"aws": aws.INSTANCE, "gcp": gcp.INSTANCE}[cloud]):
+        tags = machine.inputs["tags" if cloud == "aws" else "labels"]
         assert {"owner", "cluster", "id"} <= {
             key.split("railhead")[1][1:] for key in tags if "rail" in key
         }
@@ -78,12 +78,12 @@ def test_a_provider_in_another_region_is_refused() -> None:
     there.answers = {**there.answers, REGION: lambda _: {"region": "eu-west-1"}}
 
     def program() -> Any:
-        own = pulumi.ProviderResource("aws", "own", {})
-        AwsCluster("mine", aws.config(), pulumi.ResourceOptions(provider=own))
+        provider = pulumi.ProviderResource("aws", "own", {})
+        AwsCluster("mine", aws.config(), pulumi.ResourceOptions(provider=provider))
 
-    message, left = refused(program, there)
+    message, created = refused(program, there)
     assert "the config has us-east-1, and the provider in opts has eu-west-1" in message
-    assert not left.kinds
+    assert not created.kinds
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
@@ -96,15 +96,15 @@ def test_two_clusters_of_one_program_have_nothing_in_common(cloud: str) -> None:
             pulumi.export(name, cluster.document.apply(encode))
 
     made = make(program, world.world())
-    urns = [one.urn for one in made.resources]
+    urns = [resource.urn for resource in made.resources]
     assert len(urns) == len(set(urns)) and len(urns) > 40
-    for one in made.resources:
-        assert one.name.startswith(("one", "two")), one.name
-        strange = [urn for urn in (one.parent, one.provider, *one.depends_on) if urn]
+    for resource in made.resources:
+        assert resource.name.startswith(("one", "two")), resource.name
+        strange = [urn for urn in (resource.parent, resource.provider, *resource.depends_on) if urn]
         names = {urn.split("::")[3][:3] for urn in strange if "pulumi:pulumi:Stack" not in urn}
-        assert names <= {one.name[:3]}, one.name
+        assert names <= {resource.name[:3]}, resource.name
     assert [made.outputs[name]["name"] for name in ("one", "two")] == ["gpu-one", "gpu-two"]
-    aliased = {one.name[:3] for one in made.resources if one.former}
+    aliased = {resource.name[:3] for resource in made.resources if resource.former}
     assert aliased == {"one"}, "one cluster alone takes over what an earlier version made"
 
 
@@ -113,11 +113,11 @@ def test_two_clusters_of_one_program_have_nothing_in_common(cloud: str) -> None:
     (("a", "b", "x", "x"), "two clusters of this program are called 'x'"),
 ])  # fmt: skip
 def test_two_clusters_of_one_name_are_refused(names: tuple[str, ...], says: str) -> None:
-    first, second, one, two = names
+    first, second, first_name, second_name = names
 
     def program() -> Any:
-        GcpCluster(first, gcp.config(name=one))
-        GcpCluster(second, gcp.config(name=two))
+        GcpCluster(first, gcp.config(name=first_name))
+        GcpCluster(second, gcp.config(name=second_name))
 
     message, _ = refused(program, gcp.world())
     assert says in message
@@ -144,11 +144,11 @@ def test_what_a_program_computes_reaches_the_cloud(cloud: str) -> None:
     made = make(program, world.world())
     machine, bucket, tags, networks = CHECKED[cloud]
     assert made.one(bucket).inputs[{"aws": "bucket", "gcp": "name"}[cloud]] == "results-v"
-    for one in made.every(machine):
-        assert one.inputs[tags]["team"] == "blue" and one.inputs[tags]["cost"] == "centre-v"
-    every = str([one.inputs for one in made.every(networks)])
+    for host in made.every(machine):
+        assert host.inputs[tags]["team"] == "blue" and host.inputs[tags]["cost"] == "centre-v"
+    every = str([resource.inputs for resource in made.every(networks)])
     assert "198.51.100.7/32" in every and "203.0.113.0/24" in every
-    assert "images-v" in str([one.inputs for one in made.resources if one.custom])
+    assert "images-v" in str([resource.inputs for resource in made.resources if resource.custom])
 
 
 @pytest.mark.parametrize(("key", "value"), [("region", "us-east-1"), ("count", 2)])
@@ -157,9 +157,9 @@ def test_what_the_plan_needs_early_is_refused_as_an_output(key: str, value: Any)
         late: dict[str, Any] = {key: pulumi.Output.from_input(value)}
         AwsCluster("mine", replace(aws.config(), **late))
 
-    message, left = refused(program, aws.world())
+    message, created = refused(program, aws.world())
     assert message.startswith(f"{key}: an Output; ") and "ssh_cidrs" in message
-    assert not left.resources
+    assert not created.resources
 
 
 @pytest.mark.parametrize(("changes", "says"), [
@@ -172,8 +172,8 @@ def test_a_computed_value_is_checked_when_it_is_known(changes: dict[str, Any], s
     def program() -> Any:
         late = pulumi.Stash("late", input=changes).output
         ((key, value),) = changes.items()
-        found = late.apply(lambda _: value if isinstance(value, str) else value[0])
-        computed: dict[str, Any] = {key: found if key == "bucket_name" else (found,)}
+        output = late.apply(lambda _: value if isinstance(value, str) else value[0])
+        computed: dict[str, Any] = {key: output if key == "bucket_name" else (output,)}
         AwsCluster("mine", replace(aws.config(), **computed))
 
     message, _ = refused(program, aws.world())

@@ -58,47 +58,49 @@ PARTS = {
 
 
 def of_cloud(made: Made) -> list[Any]:
-    return [one for one in made.resources if one.type in made.kinds]
+    return [resource for resource in made.resources if resource.type in made.kinds]
 
 
-def kind(one: Any) -> str:
-    return str(one.type.rpartition(":")[2])
+def kind(resource: Any) -> str:
+    return str(resource.type.rpartition(":")[2])
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_a_cluster_has_these_parts_and_nothing_beside_them(cloud: str) -> None:
     made = CLOUDS[cloud]()
-    by_urn = {one.urn: one for one in made.resources}
-    found: dict[str, set[str]] = {}
-    for one in of_cloud(made):
-        part = by_urn[one.parent]
-        while part.custom:  # the settings of a bucket have the bucket as their parent
-            part = by_urn[part.parent]
-        assert by_urn[part.parent].type == f"railhead:{cloud}:Cluster"
-        found.setdefault(part.name.removeprefix("cluster-"), set()).add(kind(one))
-    assert found == PARTS[cloud]
+    by_urn = {resource.urn: resource for resource in made.resources}
+    names: dict[str, set[str]] = {}
+    for owned in of_cloud(made):
+        parent = by_urn[owned.parent]
+        while parent.custom:  # the settings of a bucket have the bucket as their parent
+            parent = by_urn[parent.parent]
+        assert by_urn[parent.parent].type == f"railhead:{cloud}:Cluster"
+        names.setdefault(parent.name.removeprefix("cluster-"), set()).add(kind(owned))
+    assert names == PARTS[cloud]
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_logical_names_do_not_depend_on_the_clusters_name(cloud: str) -> None:
     """Only on the first argument of Cluster. Each is there once per type; those of a host are the
     host's, so that one can be a target."""
-    one, other = (of_cloud(CLOUDS[cloud](name=name)) for name in ("abc", "xyz"))
-    urns = {each.urn for each in one}
-    assert urns == {each.urn for each in other} and len(urns) == len(one)
+    first, second = (of_cloud(CLOUDS[cloud](name=name)) for name in ("abc", "xyz"))
+    urns = {each.urn for each in first}
+    assert urns == {each.urn for each in second} and len(urns) == len(first)
     assert not [urn for urn in urns if "abc" in urn]
-    hosts = [each for each in one if ":Host$" in each.urn]
+    hosts = [each for each in first if ":Host$" in each.urn]
     assert {each.name for each in hosts} == {"cluster-host-1", "cluster-host-2"}
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_names_in_the_cloud_begin_with_the_clusters_name_and_are_kept(cloud: str) -> None:
     properties = ("name", "keyName", "bucket", "accountId")
-    for one in of_cloud(CLOUDS[cloud](name="abc")):
-        for key in set(properties) & one.inputs.keys():
-            if "abc" in str(one.inputs[key]):
-                kept = key in one.ignore_changes or key in one.refers  # to a name that is kept
-                assert kept, f"{one.name}: another name would replace it"
+    for resource in of_cloud(CLOUDS[cloud](name="abc")):
+        for key in set(properties) & resource.inputs.keys():
+            if "abc" in str(resource.inputs[key]):
+                # `refers`: to a name that is kept
+                assert key in resource.ignore_changes or key in resource.refers, (
+                    f"{resource.name}: another name would replace it"
+                )
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
@@ -108,15 +110,16 @@ def test_each_resource_is_known_by_the_name_that_it_had_before(cloud: str) -> No
     machines = {"aws": "aws:ec2/instance:Instance", "gcp": "gcp:compute/instance:Instance"}
     first, _ = made.every(machines[cloud])
     assert f"{prefix}{first.type}::abc-1" in first.aliases
-    for one in of_cloud(made):
-        assert all(alias.startswith(prefix) and one.type in alias for alias in one.aliases)
-        assert len(one.aliases) == 2 and all("abc" in alias for alias in one.aliases)
+    for resource in of_cloud(made):
+        assert len(resource.aliases) == 2
+        for alias in resource.aliases:
+            assert alias.startswith(prefix) and resource.type in alias and "abc" in alias
 
 
 def test_every_type_that_can_have_the_id_is_listed() -> None:
     """Of the types that a cluster has, those whose class has `tags` or `labels`."""
     for made, types, key in ((aws.made(), TAGGED, "tags"), (gcp.made(), LABELLED, "labels")):
-        assert {one.type for one in of_cloud(made) if accepts(one.type, key)} == types
+        assert {r.type for r in of_cloud(made) if accepts(r.type, key)} == types
 
 
 def accepts(token: str, key: str) -> bool:
@@ -130,10 +133,10 @@ def test_a_bucket_alone_is_whole() -> None:
     """A part needs nothing but config and options."""
     options = pulumi.ResourceOptions()
     alone = make(lambda: aws_bucket.Bucket(aws.config(), options), aws.world())
-    assert {kind(one) for one in of_cloud(alone)} == PARTS["aws"]["bucket"]
+    assert {kind(resource) for resource in of_cloud(alone)} == PARTS["aws"]["bucket"]
     location = zone.Location("p-12345", "us-central1", "us-central1-a")
     alone = make(lambda: gcp_bucket.Bucket(gcp.config(), location, options), gcp.world())
-    assert {kind(one) for one in of_cloud(alone)} == PARTS["gcp"]["bucket"]
+    assert {kind(resource) for resource in of_cloud(alone)} == PARTS["gcp"]["bucket"]
 
 
 def test_a_name_is_never_given_twice() -> None:

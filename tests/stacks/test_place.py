@@ -26,7 +26,7 @@ def test_only_what_exists_in_another_region_refuses_a_place(
     regions: tuple[str, ...], refused_for: str | None
 ) -> None:
     output: Any = None
-    own, looked_in = ClusterId(output, "0a1b", is_new=False), list[place.Place]()
+    cluster_id, looked_in = ClusterId(output, "0a1b", is_new=False), list[place.Place]()
 
     def existing(own_id: str, where: place.Place) -> dict[str, list[str]]:
         assert own_id == "0a1b"
@@ -34,7 +34,7 @@ def test_only_what_exists_in_another_region_refuses_a_place(
         return {region: [f"machine-{region}"] for region in regions}
 
     try:
-        place._check_unrecorded(own, HERE, existing)
+        place._check_unrecorded(cluster_id, HERE, existing)
     except pulumi.RunError as error:
         assert refused_for and f"machine-{refused_for}" in str(error)
         assert "machine-us-east-1" not in str(error)

@@ -351,9 +351,9 @@ def test_a_project_that_the_stack_has_anyway_is_no_mistake_and_another_one_is(ke
     assert settings.read(values, stack="dev", others=same).project == "my-project-1"
     with pytest.raises(ConfigError) as refusal:
         settings.read(values, stack="dev", others={"gcp:project": "p-12345"})
-    own = "'p-12345' has no effect; the project of this stack is its own key project"
+    reason = "'p-12345' has no effect; the project of this stack is its own key project"
     command = "pulumi config set project p-12345 && pulumi config rm gcp:project"
-    assert str(refusal.value) == f"gcp:project: {own}\n  next: {command}"
+    assert str(refusal.value) == f"gcp:project: {reason}\n  next: {command}"
 
 
 def test_a_message_about_no_key_gets_no_command() -> None:
@@ -385,16 +385,16 @@ def test_every_message_of_a_setting_ends_with_the_command_that_mends_it(
         for text in (WRONG[key.name], *([None] if key.required else [])):
             with pytest.raises(ConfigError) as refusal:
                 settings.read(config_of(keys, cloud, **{key.name: text}), stack="dev")
-            assert all(one.next for one in refusal.value.problems)
+            assert all(problem.next for problem in refusal.value.problems)
 
 
 def test_every_message_of_the_stacks_has_a_command_or_the_key_that_gets_one() -> None:
     """Of those too that need a cloud: a message without a command begins with its key, and
     `mended` adds the key's own."""
-    found = [args for path in sorted(STACKS.rglob("*.py")) for args in refusals(path)]
-    assert len(found) > 40
+    arguments = [args for path in sorted(STACKS.rglob("*.py")) for args in refusals(path)]
+    assert len(arguments) > 40
     names = "|".join(key.name for key in KEYS)
-    bare = [text for text, *more in found if not more]
+    bare = [text for text, *more in arguments if not more]
     assert not [text for text in bare if not re.match(rf"f?['\"]({names}|\{{key\}}): ", text)]
     for key in KEYS:
         (mended,) = settings.mended(ConfigError(f"{key.name}: wrong"), key.clouds[0])
@@ -406,7 +406,7 @@ def refusals(path: Path) -> Iterator[list[str]]:
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Call(ast.Name("ConfigError"), [ast.Constant() | ast.JoinedStr(), *_]):
-                yield [ast.unparse(one) for one in node.args]
+                yield [ast.unparse(argument) for argument in node.args]
 
 
 def test_the_command_of_every_key_sets_a_value_that_its_reader_takes(keys: Path) -> None:

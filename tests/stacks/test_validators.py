@@ -91,7 +91,7 @@ def test_zones_are_in_the_region_after_the_commands_that_are_named(
 ) -> None:
     values = {"region": region, "zones": validators.zones("zones", zones)}
     messages = map(str, zones_outside_region(values))
-    assert [one.partition("next: pulumi config set ")[2] for one in messages] == (
+    assert [message.partition("next: pulumi config set ")[2] for message in messages] == (
         [f"{commands}   # or: pulumi config rm zones"] if commands else []
     )
     for command in commands.split(" && ") if commands else ():

@@ -18,7 +18,7 @@ ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 
 def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
     cluster = made()
-    (mine,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "cluster-bucket"]
+    (mine,) = [r for r in cluster.every(ROLE_POLICY) if r.name == "cluster-bucket"]
     arn = "arn:mock:cluster-results"
     may = [
         (action, *statement["Resource"])
@@ -36,19 +36,19 @@ def test_the_hosts_role_reads_this_bucket_and_writes_only_runs() -> None:
     ]
     assert not {kind for kind in cluster.kinds if "ttachment" in kind}, "no managed policies"
     none = made(bucket=False)
-    assert not [one for one in none.every(ROLE_POLICY) if one.name != "cluster-deadline"]
+    assert not [r for r in none.every(ROLE_POLICY) if r.name != "cluster-deadline"]
     assert not any("iamInstanceProfile" in host.inputs for host in none.every(INSTANCE))
 
 
 def test_a_host_has_its_rights_before_it_boots() -> None:
     """Else the first upload of a short run is refused."""
     cluster = made(data_buckets="s3://images")
-    needed = {one.urn for one in cluster.every(ROLE_POLICY) if one.name != "cluster-deadline"}
+    needed = {r.urn for r in cluster.every(ROLE_POLICY) if r.name != "cluster-deadline"}
     assert len(needed) == 2
     assert needed <= set(cluster.one("aws:iam/instanceProfile:InstanceProfile").depends_on)
 
 
-def allowed(one: Any) -> list[tuple[Any, ...]]:
+def allowed(resource: Any) -> list[tuple[Any, ...]]:
     """(action, resources, prefixes that may be listed) of a role's policy."""
     return [
         (
@@ -56,7 +56,7 @@ def allowed(one: Any) -> list[tuple[Any, ...]]:
             statement["Resource"],
             statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix"),
         )
-        for statement in policy(one.inputs["policy"])
+        for statement in policy(resource.inputs["policy"])
         if statement["Effect"] == "Allow"
     ]
 
@@ -64,7 +64,7 @@ def allowed(one: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("bucket", [True, False])
 def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None:
     cluster = made(bucket=bucket, data_buckets="s3://images/cassava/v1/, s3://all")
-    (data,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "cluster-data"]
+    (data,) = [r for r in cluster.every(ROLE_POLICY) if r.name == "cluster-data"]
     images, everything = "arn:aws:s3:::images", "arn:aws:s3:::all"
     assert allowed(data) == [
         (["s3:ListBucket"], [images], ["cassava/v1/*"]),
@@ -72,7 +72,7 @@ def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None
         (["s3:ListBucket"], [everything], None),
         (["s3:GetObject"], [f"{everything}/*"], None),
     ]
-    names = {one.name for one in cluster.every(ROLE_POLICY)}
+    names = {resource.name for resource in cluster.every(ROLE_POLICY)}
     assert ("cluster-bucket" in names) == bucket
     profile = cluster.one("aws:iam/instanceProfile:InstanceProfile")
     assert data.urn in profile.depends_on, "a host that boots before its rights reads nothing"
@@ -80,15 +80,17 @@ def test_the_hosts_read_data_below_the_named_prefixes_only(bucket: bool) -> None
 
 
 def test_ten_long_prefixes_fit_into_a_role() -> None:
-    given = ",".join(f"s3://a-bucket-of-data-{n}/{'folder/' * 12}{n}" for n in range(10))
-    (data,) = [p for p in made(data_buckets=given).every(ROLE_POLICY) if p.name == "cluster-data"]
+    prefixes = ",".join(f"s3://a-bucket-of-data-{n}/{'folder/' * 12}{n}" for n in range(10))
+    (data,) = [
+        p for p in made(data_buckets=prefixes).every(ROLE_POLICY) if p.name == "cluster-data"
+    ]
     assert len(data.inputs["policy"]) < 10_240, "AWS counts all policies of a role together"
 
 
 @pytest.mark.parametrize(("spot", "verb"), [(False, "stop"), (True, "terminate")])
 def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -> None:
     cluster = made(spot=spot, count=3, deadline_hours=5)
-    schedules = {one.name: one for one in cluster.every(SCHEDULE)}
+    schedules = {resource.name: resource for resource in cluster.every(SCHEDULE)}
     assert sorted(schedules) == ["cluster-host-1", "cluster-host-2", "cluster-host-3"], (
         "a fixed name for each number"
     )
@@ -98,9 +100,9 @@ def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -
         target = schedule.inputs["target"]
         assert target["arn"] == f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances"
         assert json.loads(target["input"]) == {"InstanceIds": [f"i-{name}"]}
-        at = datetime.fromisoformat(schedule.inputs["scheduleExpression"][3:-1])
-        left = at.replace(tzinfo=timezone.utc) - datetime.now(timezone.utc)
-        assert timedelta(hours=4.99) < left < timedelta(hours=5.01)
+        ends = datetime.fromisoformat(schedule.inputs["scheduleExpression"][3:-1])
+        remaining = ends.replace(tzinfo=timezone.utc) - datetime.now(timezone.utc)
+        assert timedelta(hours=4.99) < remaining < timedelta(hours=5.01)
         assert schedule.inputs["scheduleExpressionTimezone"] == "UTC"
         assert schedule.inputs["flexibleTimeWindow"] == {"mode": "OFF"}
         assert schedule.inputs["actionAfterCompletion"] == "NONE", "a past deadline is not missing"
@@ -108,7 +110,7 @@ def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -
         assert {*schedule.replace_on_changes} == {*REPLACING}
         assert kept == {*schedule.inputs}, "an update would send the time of the state"
         assert "scheduleExpression" in schedule.ignore_changes, "an `up` must not move it"
-    (rights,) = [one for one in cluster.every(ROLE_POLICY) if one.name == "cluster-deadline"]
+    (rights,) = [r for r in cluster.every(ROLE_POLICY) if r.name == "cluster-deadline"]
     (statement,) = policy(rights.inputs["policy"])
     assert statement["Action"] == ["ec2:StopInstances", "ec2:TerminateInstances"]
     assert statement["Resource"] == ["arn:aws:ec2:us-east-1:123456789012:instance/*"]
@@ -120,17 +122,17 @@ def test_the_deadline_stops_exactly_these_machines_once(spot: bool, verb: str) -
 def test_a_schedule_waits_for_its_own_instance_and_no_other() -> None:
     """And what it needs exists before the first machine: nothing of it can fail later."""
     cluster = made(count=3)
-    hosts = {one.name: one for one in cluster.every(INSTANCE)}
-    (rights,) = [one.urn for one in cluster.every(ROLE_POLICY) if one.name == "cluster-deadline"]
+    hosts = {resource.name: resource for resource in cluster.every(INSTANCE)}
+    (rights,) = [r.urn for r in cluster.every(ROLE_POLICY) if r.name == "cluster-deadline"]
     assert all(rights in host.depends_on for host in hosts.values())
     for schedule in cluster.every(SCHEDULE):
-        waits = {one.name for one in hosts.values() if one.urn in schedule.depends_on}
+        waits = {r.name for r in hosts.values() if r.urn in schedule.depends_on}
         assert waits == {schedule.name}
         assert rights in schedule.depends_on
 
 
 def test_only_the_scheduler_of_this_account_takes_the_deadlines_role() -> None:
-    roles = {one.name: one for one in made().every("aws:iam/role:Role")}
+    roles = {resource.name: resource for resource in made().every("aws:iam/role:Role")}
     (who,) = policy(roles["cluster-deadline-role"].inputs["assumeRolePolicy"])
     assert who["Principal"] == {"Service": "scheduler.amazonaws.com"}
     assert who["Condition"]["StringEquals"] == {

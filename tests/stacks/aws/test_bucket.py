@@ -45,8 +45,8 @@ def test_the_bucket_is_private_and_outlives_a_destroy_with_its_settings() -> Non
     assert (refusal["Effect"], refusal["Principal"]) == ("Deny", "*")
     assert refusal["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     assert set(refusal["Resource"]) == {f"arn:mock:cluster-results{end}" for end in ("", "/*")}
-    settings = [one for one in cluster.resources if one.type.startswith("aws:s3/bucket")]
-    assert all(one.deleted_with == bucket.urn for one in settings if one != bucket)
+    settings = [r for r in cluster.resources if r.type.startswith("aws:s3/bucket")]
+    assert all(resource.deleted_with == bucket.urn for resource in settings if resource != bucket)
     assert "aws:s3/bucket:Bucket" not in made(bucket=False).kinds
     assert made(bucket_name="my-results").one(BUCKET).inputs["bucket"] == "my-results"
 
@@ -57,6 +57,8 @@ def test_a_destroy_comes_to_the_bucket_last() -> None:
     bucket = cluster.one(BUCKET).urn
     after = {bucket}
     for _ in cluster.resources:  # as often as the longest chain could be long
-        after |= {it.urn for it in cluster.resources if after & set(it.depends_on)}
-    left = [one for one in cluster.resources if one.type in cluster.kinds and one.urn not in after]
-    assert not left, [one.name for one in left]
+        after |= {
+            resource.urn for resource in cluster.resources if after & set(resource.depends_on)
+        }
+    first = [r for r in cluster.resources if r.type in cluster.kinds and r.urn not in after]
+    assert not first, [resource.name for resource in first]

@@ -52,4 +52,4 @@ def test_a_later_config_changes_no_schedule() -> None:
     before = made(deadline_hours=5, disk_gb=100, bucket=False)
     done = changes(before, made(deadline_hours=9, disk_gb=200, bucket=False))
     assert done["Instance cluster-host-1"] == "update"
-    assert not [one for one in done if one.startswith("Schedule ")]
+    assert not [name for name in done if name.startswith("Schedule ")]

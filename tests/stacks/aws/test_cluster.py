@@ -29,7 +29,9 @@ SCHEDULE = "aws:scheduler/schedule:Schedule"
 BUCKET = "aws:s3/bucket:Bucket"
 # One of every family, and all that AWS has retired.
 FAMILIES = {name.partition(".")[0]: name for name in machine_types.TYPES}
-TYPES = sorted({*FAMILIES.values(), *(n for n, it in machine_types.TYPES.items() if it.retired)})
+TYPES = sorted(
+    {*FAMILIES.values(), *(n for n, kind in machine_types.TYPES.items() if kind.retired)}
+)
 
 
 def test_everything_has_our_tags_through_the_one_provider() -> None:
@@ -43,9 +45,9 @@ def test_everything_has_our_tags_through_the_one_provider() -> None:
         "railhead:id": CLUSTER_ID,
     }
     assert provider.inputs["region"] == "us-east-1"
-    for one in cluster.resources:
-        if one.type in cluster.kinds:
-            assert one.provider.startswith(provider.urn), f"{one.name}: {one.provider}"
+    for resource in cluster.resources:
+        if resource.type in cluster.kinds:
+            assert resource.provider.startswith(provider.urn), resource
     # Default tags reach disks in the launch alone: an `up` changes these.
     for host in cluster.every(INSTANCE):
         disk = host.inputs["rootBlockDevice"]["tags"]
@@ -56,13 +58,13 @@ def test_everything_has_our_tags_through_the_one_provider() -> None:
 def test_everything_with_tags_has_the_clusters_id() -> None:
     """Also what keeps its own tags; a first preview, where nothing is known, shows the same."""
     cluster = made()
-    tagged = [one for one in cluster.resources if one.inputs.get("tags")]
-    assert {one.inputs["tags"]["railhead:id"] for one in tagged} == {CLUSTER_ID}
-    untagged = {one.type for one in cluster.resources if one.type in cluster.kinds} - {
-        one.type for one in tagged
+    tagged = [resource for resource in cluster.resources if resource.inputs.get("tags")]
+    assert {resource.inputs["tags"]["railhead:id"] for resource in tagged} == {CLUSTER_ID}
+    untagged = {r.type for r in cluster.resources if r.type in cluster.kinds} - {
+        resource.type for resource in tagged
     }
     assert untagged == UNTAGGED
-    kept = {one.name: one for one in cluster.every(STASH)}
+    kept = {resource.name: resource for resource in cluster.every(STASH)}
     assert kept["cluster-id"].ignore_changes == ("input",)
     assert (
         kept["cluster-price-per-machine"].inputs["input"]["per_hour"] == 0.54881
@@ -215,12 +217,12 @@ def test_the_document_is_the_golden_one() -> None:
     golden = json.loads(GOLDEN.read_text())
     assert document.keys() == golden.keys()
     assert document["hosts"] == [
-        {**one, "id": f"i-{one['name']}", "address": one["address"]} for one in golden["hosts"]
+        {**r, "id": f"i-{r['name']}", "address": r["address"]} for r in golden["hosts"]
     ]
     assert document["bucket"] == "s3://cluster-results-id"
-    for deadline, wanted in zip(document["deadlines"], golden["deadlines"], strict=True):
-        assert deadline.keys() == wanted.keys()
-        assert (deadline["kind"], deadline["host"]) == (wanted["kind"], wanted["host"])
+    for deadline, fixed in zip(document["deadlines"], golden["deadlines"], strict=True):
+        assert deadline.keys() == fixed.keys()
+        assert (deadline["kind"], deadline["host"]) == (fixed["kind"], fixed["host"])
         assert datetime.fromisoformat(deadline["at"].replace("Z", "+00:00")).tzinfo
     disks_and_addresses = 2 * (0.01096 + 125 * 0.04 / 730 + 0.005)
     expected = golden["price"]["per_hour"] + disks_and_addresses

@@ -31,7 +31,7 @@ def pair(name: str) -> dict[str, str]:
     return {"public": f"ssh-ed25519 AAAA{name}", "private": f"{PRIVATE}of {name}\n"}
 
 
-def given(host: Resource) -> str:
+def user_data(host: Resource) -> str:
     """The user data of a host, which has to be a secret."""
     message = host.inputs["userData"]
     assert rpc.is_rpc_secret(message), "the engine would show it, and write it down as it is"
@@ -52,26 +52,26 @@ def test_the_console_is_the_default() -> None:
 
 def test_every_host_is_given_a_key_of_its_own() -> None:
     cluster = with_keys(count=3)
-    assert [one.name for one in cluster.every(HOST_KEY)] == [f"cluster-host-{n}" for n in (1, 2, 3)]
+    assert [r.name for r in cluster.every(HOST_KEY)] == [f"cluster-host-{n}" for n in (1, 2, 3)]
     for host, output in zip(
         cluster.every(INSTANCE), cluster.outputs["cluster"]["hosts"], strict=True
     ):
-        message = yaml.safe_load(given(host))
-        own = pair(host.name)
+        message = yaml.safe_load(user_data(host))
+        keys = pair(host.name)
         assert message["ssh_deletekeys"] is True, "the image's own key may be everybody's"
         assert message["ssh_keys"] == {
-            "ed25519_public": own["public"],
-            "ed25519_private": own["private"],
+            "ed25519_public": keys["public"],
+            "ed25519_private": keys["private"],
         }
         assert output["name"] == host.inputs["tags"]["Name"]
-        assert (output["host_key"], output["host_key_source"]) == (own["public"], "injected")
+        assert (output["host_key"], output["host_key_source"]) == (keys["public"], "injected")
 
 
 def test_every_machine_has_its_timer_in_its_user_data() -> None:
     """With and without an injected key; AWS takes 16 KiB at most."""
     for hosts in (made(deadline_hours=3), with_keys(deadline_hours=3)):
         for host in hosts.every(INSTANCE):
-            text = given(host) if HOST_KEY in hosts.kinds else str(host.inputs["userData"])
+            text = user_data(host) if HOST_KEY in hosts.kinds else str(host.inputs["userData"])
             message = yaml.safe_load(text)
             assert message["bootcmd"] == [["sh", "-c", install_script(3, 30)]]
             assert message["ssh_deletekeys"] is True
@@ -81,9 +81,9 @@ def test_every_machine_has_its_timer_in_its_user_data() -> None:
 def test_the_private_key_is_in_no_other_resource() -> None:
     cluster = with_keys()
     assert PRIVATE.strip() not in json.dumps(cluster.outputs) + cluster.text
-    for one in cluster.resources:
-        kept = {key: it for key, it in one.inputs.items() if key != "userData"}
-        assert PRIVATE.strip() not in json.dumps(kept), one.name
+    for resource in cluster.resources:
+        kept = {key: value for key, value in resource.inputs.items() if key != "userData"}
+        assert PRIVATE.strip() not in json.dumps(kept), resource.name
     for key in cluster.every(HOST_KEY):
         assert key.secret_outputs == ("private",)
     for host in cluster.every(INSTANCE):

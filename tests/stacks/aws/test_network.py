@@ -24,19 +24,20 @@ def test_22_is_open_to_the_operator_and_nothing_to_the_world(
 ) -> None:
     """Rules of every kind, and none inside of a group, where they would not be seen here."""
     there = world(subnets={"us-east-1a": ["subnet-1"]})
-    given: dict[str, Any] = {"network": network} if network else {}
-    cluster = made(there, spot=spot, ssh_cidrs="203.0.113.7/32,2001:db8::7/128", **given)
-    from_outside = [one.inputs for one in cluster.every(INGRESS)]
-    cidrs = [(one.get("cidrIpv4") or one.get("cidrIpv6")) for one in from_outside]
-    assert {it for it in cidrs if it} == {"203.0.113.7/32", "2001:db8::7/128"}
+    changes: dict[str, Any] = {"network": network} if network else {}
+    cluster = made(there, spot=spot, ssh_cidrs="203.0.113.7/32,2001:db8::7/128", **changes)
+    from_outside = [resource.inputs for resource in cluster.every(INGRESS)]
+    cidrs = [(rule.get("cidrIpv4") or rule.get("cidrIpv6")) for rule in from_outside]
+    assert {cidr for cidr in cidrs if cidr} == {"203.0.113.7/32", "2001:db8::7/128"}
     for rule in from_outside:
         inside = rule.get("referencedSecurityGroupId") == rule["securityGroupId"]
         assert inside or (rule["fromPort"], rule["toPort"], rule["ipProtocol"]) == (22, 22, "tcp")
-    assert not EVERYBODY & {it for it in cidrs if it}
-    for one in cluster.resources:
-        if one.type.endswith("ecurityGroup:SecurityGroup") or "defaultSecurityGroup" in one.type:
-            assert not {"ingress", "egress"} & one.inputs.keys(), one.name
-        assert one.type != "aws:ec2/securityGroupRule:SecurityGroupRule"
+    assert not EVERYBODY & {cidr for cidr in cidrs if cidr}
+    for resource in cluster.resources:
+        kind = resource.type
+        if kind.endswith("ecurityGroup:SecurityGroup") or "defaultSecurityGroup" in kind:
+            assert not {"ingress", "egress"} & resource.inputs.keys(), resource.name
+        assert kind != "aws:ec2/securityGroupRule:SecurityGroupRule"
 
 
 def test_all_hosts_are_in_the_first_zone_that_sells_the_type() -> None:
@@ -52,8 +53,8 @@ def test_all_hosts_are_in_the_first_zone_that_sells_the_type() -> None:
 
 def zones_in_turn(cluster: Made) -> Any:
     """The zone of the hosts, and the zones in which `fab up` looks for capacity in turn."""
-    (zone,) = {one.inputs["availabilityZone"] for one in cluster.every(SUBNET)}
-    (turn,) = [one.inputs["input"] for one in cluster.every(STASH) if one.name == "cluster-zones"]
+    (zone,) = {resource.inputs["availabilityZone"] for resource in cluster.every(SUBNET)}
+    (turn,) = [r.inputs["input"] for r in cluster.every(STASH) if r.name == "cluster-zones"]
     return zone, turn
 
 
@@ -62,8 +63,8 @@ def test_local_and_wavelength_zones_are_used_only_where_they_are_named() -> None
     there = world(sold_in=[LOCAL, "us-east-1b", WAVELENGTH, "us-east-1d"])
     assert zones_in_turn(made(there)) == ("us-east-1b", ["us-east-1b", "us-east-1d"])
     assert zones_in_turn(made(there, zones=LOCAL)) == (LOCAL, [LOCAL])
-    wanted = f"us-east-1d,{WAVELENGTH},us-east-1b"
-    assert zones_in_turn(made(there, zones=wanted)) == ("us-east-1d", wanted.split(","))
+    zones = f"us-east-1d,{WAVELENGTH},us-east-1b"
+    assert zones_in_turn(made(there, zones=zones)) == ("us-east-1d", zones.split(","))
     message = denied(world(sold_in=[LOCAL, WAVELENGTH]))
     assert "no ordinary zone has g4dn.xlarge" in message
     assert f"next: pulumi config set zones {LOCAL}" in message
@@ -73,7 +74,7 @@ def test_zones_of_an_existing_network_are_those_with_a_public_subnet() -> None:
     there = world(subnets={"us-east-1b": ["subnet-2"], "us-east-1d": ["subnet-4"]})
     cluster = made(there, network="vpc-0a1b2c3d")
     assert {host.inputs["subnetId"] for host in cluster.every(INSTANCE)} == {"subnet-2"}
-    (turn,) = [one.inputs["input"] for one in cluster.every(STASH) if one.name == "cluster-zones"]
+    (turn,) = [r.inputs["input"] for r in cluster.every(STASH) if r.name == "cluster-zones"]
     assert turn == ["us-east-1b", "us-east-1d"]
 
 
@@ -104,7 +105,7 @@ def test_an_existing_network_is_used_and_left_as_it_is() -> None:
 def test_a_network_of_its_own_leads_out_and_has_an_empty_default_group() -> None:
     """Its machines have addresses, and AWS's own group, whose members reach each other, no rule."""
     cluster = made()
-    (vpc,) = {one.name for one in cluster.every("aws:ec2/vpc:Vpc")}
+    (vpc,) = {resource.name for resource in cluster.every("aws:ec2/vpc:Vpc")}
     assert cluster.one(SUBNET).inputs["mapPublicIpOnLaunch"] is True
     route = cluster.one("aws:ec2/route:Route").inputs
     assert route["destinationCidrBlock"] == "0.0.0.0/0"
@@ -117,7 +118,7 @@ def test_a_network_of_its_own_leads_out_and_has_an_empty_default_group() -> None
 def test_everything_may_leave_and_hosts_reach_each_other_by_every_protocol() -> None:
     """Not UDP alone, nor a range of ports: packages come over TCP, MPI takes any port."""
     cluster = made()
-    (out,) = [one.inputs for one in cluster.every(EGRESS)]
+    (out,) = [resource.inputs for resource in cluster.every(EGRESS)]
     assert (out["ipProtocol"], out["cidrIpv4"]) == ("-1", "0.0.0.0/0")
     among = [o.inputs for o in cluster.every(INGRESS) if o.inputs.get("referencedSecurityGroupId")]
     assert [rule["ipProtocol"] for rule in among] == ["-1"]
@@ -139,7 +140,7 @@ def test_hosts_wait_for_their_ways_out() -> None:
     cluster = made()
     joined = "aws:ec2/routeTableAssociation:RouteTableAssociation"
     kinds = ("aws:ec2/route:Route", joined, INGRESS, EGRESS)
-    needed = {one.urn for kind in kinds for one in cluster.every(kind)}
+    needed = {resource.urn for kind in kinds for resource in cluster.every(kind)}
     for host in cluster.every(INSTANCE):
         assert needed <= set(host.depends_on)
 

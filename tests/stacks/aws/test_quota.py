@@ -33,8 +33,8 @@ CODES = {
 
 
 def code_of(machine_type: str, spot: bool) -> str:
-    (found,) = [CODES[key] for key in CODES if machine_type.startswith(key[0]) and key[1] == spot]
-    return found
+    (code,) = [CODES[key] for key in CODES if machine_type.startswith(key[0]) and key[1] == spot]
+    return code
 
 
 def test_every_type_is_counted_here() -> None:
@@ -51,8 +51,8 @@ def test_the_requested_quota_is_what_the_machines_need(
     small = world(quota=amount - 1)
     small_quota = made(small, quotas="request", machine_type=machine_type, count=count, spot=spot)
     code = code_of(machine_type, spot)
-    wanted = {"serviceCode": "ec2", "quotaCode": code, "value": amount}
-    assert small_quota.one(QUOTA).inputs == wanted
+    request = {"serviceCode": "ec2", "quotaCode": code, "value": amount}
+    assert small_quota.one(QUOTA).inputs == request
     assert f"have {amount - 1}, used by others 0, need {amount} vCPU" in small_quota.text
 
 
@@ -114,12 +114,12 @@ def test_spot_and_on_demand_machines_are_counted_apart() -> None:
 
 def test_own_machines_are_no_others() -> None:
     """An `up` that makes no machine is not refused because others have filled the quota."""
-    own = {"i-1": "g4dn.xlarge", "i-2": "g4dn.xlarge"}
-    there = world(quota=8, running=own, machines=list(own))
+    ours = {"i-1": "g4dn.xlarge", "i-2": "g4dn.xlarge"}
+    there = world(quota=8, running=ours, machines=list(ours))
     assert "have 8, used by others 0, need 8 vCPU" in made(there).text
-    full = world(quota=8, running=RUNNING, machines=list(own))
+    full = world(quota=8, running=RUNNING, machines=list(ours))
     assert len(made(full).every(INSTANCE)) == 2
-    grown = world(quota=20, running={**own, **RUNNING}, machines=list(own))
+    grown = world(quota=20, running={**ours, **RUNNING}, machines=list(ours))
     assert "have 20, used by others 12, need 12 vCPU" in denied(grown, count=3)
 
 

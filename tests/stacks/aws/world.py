@@ -56,18 +56,20 @@ def world(
     machines that run by their ids, and which of them are spot machines."""
 
     def instances(args: dict[str, Any]) -> dict[str, Any]:
-        wanted = {one["name"]: one["values"] for one in args.get("filters") or ()}
+        filters = {each["name"]: each["values"] for each in args.get("filters") or ()}
         if tags := args.get("instanceTags"):
             is_own = tags in (OWN, {"railhead:cluster": "c"})
-            own = list(machines) if is_own and _has(wanted, family) else []
-            shared = [id for id, one in (others or {}).items() if tags.items() <= one.items()]
-            return {"ids": [*own, *shared]}
-        starts = tuple(text.rstrip("*") for text in wanted["instance-type"])
-        found = [id for id, kind in (running or {}).items() if kind.startswith(starts)]
-        return {"ids": [id for id in found if "instance-lifecycle" not in wanted or id in spot]}
+            ours = list(machines) if is_own and _has(filters, family) else []
+            shared = [
+                id for id, existing in (others or {}).items() if tags.items() <= existing.items()
+            ]
+            return {"ids": [*ours, *shared]}
+        starts = tuple(text.rstrip("*") for text in filters["instance-type"])
+        ids = [id for id, kind in (running or {}).items() if kind.startswith(starts)]
+        return {"ids": [id for id in ids if "instance-lifecycle" not in filters or id in spot]}
 
     def ami(args: dict[str, Any]) -> dict[str, Any]:
-        ((kind,),) = [one["values"] for one in args["filters"]]
+        ((kind,),) = [each["values"] for each in args["filters"]]
         if not image_gb:
             raise Refused("Your query returned no results")
         disk = {"deviceName": "/dev/sda1", "noDevice": "", "virtualName": ""}
@@ -85,7 +87,7 @@ def world(
         return {"value": quota, "quotaCode": args["quotaCode"]}
 
     def in_zone(args: dict[str, Any]) -> dict[str, Any]:
-        request = {one["name"]: one["values"][0] for one in args["filters"]}
+        request = {each["name"]: each["values"][0] for each in args["filters"]}
         assert request["map-public-ip-on-launch"] == "true"
         return {"ids": (subnets or {}).get(request["availability-zone"], [])}
 
@@ -136,9 +138,9 @@ def _instance(_: str, inputs: dict[str, Any]) -> dict[str, Any]:
 
 def config(**values: Any) -> ClusterConfig:
     """Settings as a person would write them, with the fewest that are required."""
-    given = {"cloud": "aws", "name": "c", "owner": "ann", "ssh_cidrs": "203.0.113.7/32", **values}
-    public = given.pop("public_key", KEY + " ann@desk")
-    texts = {key: str(it).lower() if isinstance(it, bool) else str(it) for key, it in given.items()}
+    chosen = {"cloud": "aws", "name": "c", "owner": "ann", "ssh_cidrs": "203.0.113.7/32", **values}
+    public = chosen.pop("public_key", KEY + " ann@desk")
+    texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in chosen.items()}
     return read({**texts, "public_key_file": _file(public)}, stack="test")
 
 

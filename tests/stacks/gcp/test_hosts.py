@@ -100,7 +100,7 @@ def test_no_machine_is_the_default_account() -> None:
 def test_without_a_bucket_a_machine_has_no_account_at_all() -> None:
     everything = made(bucket=False)
     assert not everything.kinds & {ACCOUNT, BUCKET}
-    assert all("serviceAccount" not in one.inputs for one in everything.every(INSTANCE))
+    assert all("serviceAccount" not in resource.inputs for resource in everything.every(INSTANCE))
     assert everything.outputs["cluster"].get("bucket") is None
 
 

@@ -8,9 +8,8 @@ import pytest
 from standins.gcp.rest import Rest, machines
 
 from stacks.machine_types import gcp as machine_types
-from tests.stacks.mocks import refused
 
-from .world import INSTANCE, asking, cluster, config, made, refuse, world
+from .world import INSTANCE, asking, denied, made, refuse, world
 
 T4 = "nvidia-tesla-t4"
 KEY = "ssh-ed25519 AAAA"
@@ -20,16 +19,14 @@ LOGIN: dict[str, Any] = {"oslogin": True, "ssh_user": "ann_example_com"}
 RIGHTS = {"compute.instances.osAdminLogin", "iam.serviceAccounts.actAs"}
 
 
-def denied(rest: Rest, **changes: Any) -> str:
+def denied_with(rest: Rest, **changes: Any) -> str:
     """Why there is no cluster, and that nothing was made for it."""
     with asking(rest) as token:
-        message, left = refused(cluster(config(**changes)), world(**token))
-    assert not left.kinds
-    return message
+        return denied(world(**token), **changes)
 
 
 def test_apis_that_are_not_enabled_are_named_before_anything_is_made() -> None:
-    message = denied(Rest(off={"cloudquotas.googleapis.com", "iam.googleapis.com"}))
+    message = denied_with(Rest(off={"cloudquotas.googleapis.com", "iam.googleapis.com"}))
     assert "project: these APIs are not enabled in p-12345: cloudquotas.googleapis.com, iam" in (
         message
     )
@@ -53,7 +50,7 @@ def test_computes_list_of_zones_counts_before_our_table() -> None:
         assert {host.inputs["zone"] for host in hosts} == {"us-central1-b"}
         in_f = made(world(**token), zones=("us-central1-a", "us-central1-f")).every(INSTANCE)
         assert {host.inputs["zone"] for host in in_f} == {"us-central1-f"}
-    message = denied(there, zones=("us-central1-a",))
+    message = denied_with(there, zones=("us-central1-a",))
     assert "zones: us-central1-a has no n1-standard-8 with nvidia-tesla-t4; in us-central1 there"
     assert "  next: pulumi config rm zones" in message
 
@@ -67,7 +64,7 @@ def test_a_project_of_a_domain_is_looked_up_by_its_whole_id() -> None:
 
 
 def test_a_region_without_the_gpus_names_one_with_them() -> None:
-    message = denied(Rest(zones={T4: ["us-east7-a", "us-west1-a"]}))
+    message = denied_with(Rest(zones={T4: ["us-east7-a", "us-west1-a"]}))
     assert "has n1-standard-8 with nvidia-tesla-t4; regions that have it: us-east7" in message
     assert "  next: pulumi config set region us-east7" in message
 
@@ -173,7 +170,7 @@ def test_machines_that_nobody_could_enter_are_refused(
     rest: Rest, changes: dict[str, Any], says: str
 ) -> None:
     rest.zones = {T4: ["us-central1-a"]}
-    message = denied(rest, **changes)
+    message = denied_with(rest, **changes)
     assert says in message and "\n  next: " in message
 
 
@@ -217,7 +214,7 @@ def test_a_retired_family_names_those_that_exist(
 ) -> None:
     with asking(Rest(families=families, refused=refused_)) as token:
         there = world(**token, getImage=refuse)
-        message, _ = refused(cluster(config(image="dlvm-cu129-ubuntu-2204")), there)
+        message = denied(there, image="dlvm-cu129-ubuntu-2204")
     assert message.partition("  next: ")[2].startswith(command)
     assert "rm image" not in message
 
@@ -227,10 +224,10 @@ def test_names_of_anothers_machines_are_refused_before_anything_is_made() -> Non
     theirs = {"railhead-cluster": "t4", "railhead-owner": "ben", "railhead-id": "ffffffffffff"}
     other = machines({"t4-ann-1": "RUNNING"}, labels={**theirs, "railhead-cluster": "t4-ann"})
     taken = Rest(instances={**machines({"t4-2": "RUNNING"}, labels=theirs), **other})
-    message = denied(taken)
+    message = denied_with(taken)
     assert "t4-2 (t4-2, owner ben, id ffffffffffff)" in message
     assert message.endswith("next: pulumi config set name t4-2")
-    assert "fab adopt ffffffffffff" in denied(taken, owner="ben")
+    assert "fab adopt ffffffffffff" in denied_with(taken, owner="ben")
     both = {**machines({"t4-9": "RUNNING"}, labels=theirs), **machines({"t4-1": "RUNNING"})}
     with asking(Rest(instances=both)) as token:
         assert len(made(world(**token)).every(INSTANCE)) == 2

@@ -14,7 +14,7 @@ from stacks.gcp.quota import _to_request, amount_in
 from stacks.machine_types.gcp import SERVICE
 from stacks.quotas import QuotaNeed, QuotaState
 from stacks.rules.validators import ConfigError
-from tests.stacks.mocks import Made, make, preview, refused
+from tests.stacks.mocks import Made, make, preview
 
 from .world import (
     ALL_GPUS,
@@ -24,6 +24,7 @@ from .world import (
     asking,
     cluster,
     config,
+    denied,
     made,
     row,
     world,
@@ -33,14 +34,14 @@ from .world import refuse as no_right
 ASKING: dict[str, Any] = {"quotas": "request", "contact_email": "ann@example.com"}
 
 
-def rows(*given: dict[str, Any]) -> list[Row]:
+def rows(*documents: dict[str, Any]) -> list[Row]:
     return [
         Row(
             applicable_locations=g["applicableLocations"],
             details=[Detail(value=detail["value"]) for detail in g["details"]],
             dimensions=g["dimensions"],
         )
-        for g in given
+        for g in documents
     ]
 
 
@@ -93,9 +94,7 @@ def test_each_quota_is_compared_with_what_the_machines_need(spot: bool, code: st
         {**enough, code: [row("5", "us-central1")]},
         {**enough, ALL_GPUS: [row("5")]},
     ):
-        message, left = refused(cluster(config(**changes)), world(small))
-        assert "have 5, used by others unknown, need 6 GPU" in message
-        assert not left.kinds
+        assert "have 5, used by others unknown, need 6 GPU" in denied(world(small), **changes)
 
 
 def test_available_and_needed_amounts_are_always_logged() -> None:
@@ -110,12 +109,11 @@ def test_available_and_needed_amounts_are_always_logged() -> None:
 
 def test_a_refusal_reports_how_to_ask() -> None:
     small = world({T4: [row("0", "us-central1")]})
-    message, _ = refused(cluster(config()), small)
+    message = denied(small)
     assert "pulumi config set contact_email YOU@EXAMPLE.COM" in message
     assert "pulumi config set quotas request && pulumi up" in message
     assert "console.cloud.google.com/iam-admin/quotas?project=p-12345" in message
-    message, _ = refused(cluster(config(contact_email="ann@example.com")), small)
-    assert "contact_email" not in message
+    assert "contact_email" not in denied(small, contact_email="ann@example.com")
 
 
 @pytest.mark.parametrize("unknown", [world(getSQuotaInfo=no_right), world({T4: [], ALL_GPUS: []})])
@@ -143,8 +141,8 @@ def test_a_request_makes_no_machine() -> None:
     assert everywhere["quotaId"] == ALL_GPUS and not everywhere["dimensions"]
     assert region["quotaId"] == T4 and region["dimensions"] == {"region": "us-central1"}
     assert region["name"].startswith("projects/p-12345/locations/global/quotaPreferences/railhead-")
-    for one in (everywhere, region):
-        assert one["quotaConfig"] == {"preferredValue": "4"}
+    for request in (everywhere, region):
+        assert request["quotaConfig"] == {"preferredValue": "4"}
     assert "no machines are created" in everything.text
 
 
@@ -155,7 +153,7 @@ def test_a_preview_of_a_request_sends_nothing() -> None:
 
 def test_only_quotas_that_are_too_small_are_requested() -> None:
     _, rest = requesting({ALL_GPUS: [row("1")]})
-    assert [one["quotaId"] for one in rest.preferences] == [ALL_GPUS]
+    assert [request["quotaId"] for request in rest.preferences] == [ALL_GPUS]
 
 
 def test_once_granted_the_same_config_makes_the_machines() -> None:
@@ -164,9 +162,8 @@ def test_once_granted_the_same_config_makes_the_machines() -> None:
 
 
 def test_a_request_that_could_be_a_decrease_is_refused() -> None:
-    message, left = refused(cluster(config(**ASKING)), world(getSQuotaInfo=no_right))
+    message = denied(world(getSQuotaInfo=no_right), **ASKING)
     assert "a request without it could decrease the quota" in message
-    assert not left.kinds
 
 
 def test_a_quota_that_is_unknown_keeps_no_other_from_being_requested() -> None:
@@ -194,10 +191,14 @@ def test_the_request_that_exists_is_increased_and_never_decreased(
     """Google has one request for each quota and place, and refuses a second."""
     sent = {"preferredValue": preferred, "grantedValue": "1"}
     others = [preference(quotaId=T4_SPOT), preference(dimensions={"region": "us-east1"})]
-    others = [{**one, "name": f"{one['name']}-{n}"} for n, one in enumerate(others)]
+    others = [{**request, "name": f"{request['name']}-{n}"} for n, request in enumerate(others)]
     rest = Rest(preferences=[*others, preference(quotaConfig=sent)])
     everything, _ = requesting({T4: [row("1", "us-central1")]}, rest)
-    assert [one["quotaConfig"]["preferredValue"] for one in rest.preferences] == ["1", "1", then]
+    assert [request["quotaConfig"]["preferredValue"] for request in rest.preferences] == [
+        "1",
+        "1",
+        then,
+    ]
     assert f"requested {preferred}, granted 1" in everything.text
 
 
@@ -205,22 +206,20 @@ def test_the_request_that_exists_is_increased_and_never_decreased(
 def test_a_refused_request_is_one_sentence_and_the_console(method: str) -> None:
     rest = Rest(refused={method: (403, f"{method} is refused")})
     with asking(rest) as token:
-        there = world({T4: [row("1", "us-central1")]}, **token)
-        message, left = refused(cluster(config(**ASKING)), there)
+        message = denied(world({T4: [row("1", "us-central1")]}, **token), **ASKING)
     assert f"quotas: Google refused: HTTP 403: {method} is refused" in message
-    assert "iam-admin/quotas?project=p-12345" in message and not left.kinds
+    assert "iam-admin/quotas?project=p-12345" in message
     assert rest.preferences == []
-    message, _ = refused(cluster(config(**ASKING)), world({T4: [row("1", "us-central1")]}))
+    message = denied(world({T4: [row("1", "us-central1")]}), **ASKING)
     assert "Google gave no token" in message and "next: gcloud auth" in message
 
 
 def test_a_request_removes_no_machine() -> None:
     rest = Rest(instances=machines({"t4-1": "TERMINATED"}))
     with asking(rest) as token:
-        there = world({T4: [row("0", "us-central1")]}, **token)
-        message, left = refused(cluster(config(**ASKING)), there)
+        message = denied(world({T4: [row("0", "us-central1")]}, **token), **ASKING)
     assert "would remove those of this stack: t4-1" in message
-    assert "next: pulumi config rm quotas" in message and not left.kinds
+    assert "next: pulumi config rm quotas" in message
     assert rest.preferences == []
 
 
@@ -233,9 +232,8 @@ REGION: dict[str, tuple[float, float]] = {
 
 def test_what_others_use_counts() -> None:
     with asking(Rest(quotas={"us-central1": REGION})) as token:
-        message, left = refused(cluster(config()), world(**token))
+        message = denied(world(**token))
     assert f"({T4}, us-central1): have 16, used by others 15, need 2 GPU" in message
-    assert not left.kinds
 
 
 @pytest.mark.parametrize(
@@ -250,30 +248,28 @@ def test_cpus_addresses_and_disks_are_read_where_cloud_quotas_has_no_value(
     metric: str, limit: tuple[float, float], says: str
 ) -> None:
     with asking(Rest(quotas={"us-central1": {metric: limit}})) as token:
-        there = world(**token, getSQuotaInfo=no_right)
-        message, left = refused(cluster(config()), there)
-    assert says in message and not left.kinds
+        assert says in denied(world(**token, getSQuotaInfo=no_right))
 
 
 def test_own_machines_are_no_others() -> None:
     """An `up` that makes no machine is not refused because others have filled the quota; one
     that makes another needs room for it."""
-    own = {"t4-1": "RUNNING", "t4-2": "TERMINATED"}
+    ours = {"t4-1": "RUNNING", "t4-2": "TERMINATED"}
     region: dict[str, tuple[float, float]] = {
         "NVIDIA_T4_GPUS": (16, 16),
         "SSD_TOTAL_GB": (500, 300),
     }
-    with asking(Rest(quotas={"us-central1": region}, instances=machines(own))) as token:
+    with asking(Rest(quotas={"us-central1": region}, instances=machines(ours))) as token:
         text = made(world(**token)).text
         assert f"({T4}, us-central1): have 16, used by others 15, need 2 GPU" in text
         assert "have 9999, used by others 100, need 200 GB" in text, "a stopped machine has a disk"
-        message, _ = refused(cluster(config(count=3)), world(**token))
+        message = denied(world(**token), count=3)
     assert "have 16, used by others 15, need 3 GPU" in message
 
 
 def test_a_request_has_room_for_what_others_use() -> None:
     _, rest = requesting({}, Rest(quotas={"us-central1": REGION}))
-    assert [one["quotaConfig"] for one in rest.preferences] == [{"preferredValue": "17"}]
+    assert [request["quotaConfig"] for request in rest.preferences] == [{"preferredValue": "17"}]
 
 
 def test_what_compute_does_not_say_is_unknown() -> None:

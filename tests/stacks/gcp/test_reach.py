@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.stacks.mocks import refused
-
-from .world import FIREWALL, INSTANCE, NETWORK, SUBNET, cluster, config, made, world
+from .world import FIREWALL, INSTANCE, NETWORK, SUBNET, denied, made, world
 
 
 def test_ssh_from_the_operator_and_everything_inside_and_nothing_else() -> None:
@@ -22,7 +20,7 @@ def test_ssh_from_the_operator_and_everything_inside_and_nothing_else() -> None:
     assert inside["sourceTags"] == ["railhead-t4"] and "sourceRanges" not in inside
     for rule in rules.values():
         assert rule["targetTags"] == ["railhead-t4"] and rule["direction"] == "INGRESS"
-    assert all(one.inputs["tags"] == ["railhead-t4"] for one in everything.every(INSTANCE))
+    assert all(r.inputs["tags"] == ["railhead-t4"] for r in everything.every(INSTANCE))
 
 
 @pytest.mark.parametrize("network", [None, "default"])
@@ -72,6 +70,5 @@ def test_a_network_needs_one_subnet_in_the_region(subnets: list[str], has: str) 
         links = [f"projects/p-12345/regions/{region}/subnetworks/{name}" for name in subnets]
         return {"selfLink": "n", "subnetworksSelfLinks": links}
 
-    message, made = refused(cluster(config(network="net")), world(getNetwork=answer))
+    message = denied(world(getNetwork=answer), network="net")
     assert message.startswith(f"network: net must have one subnet in us-central1, and has {has}\n")
-    assert not made.kinds

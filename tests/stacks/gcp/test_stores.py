@@ -39,10 +39,10 @@ def test_a_destroy_does_not_empty_it() -> None:
 
 def test_its_name_is_the_chosen_one_or_pulumis() -> None:
     assert made(bucket_name="mine-1").one(BUCKET).inputs["name"] == "mine-1"
-    own = made()
-    name = own.one(BUCKET).inputs["name"]
-    assert name.startswith("railhead-t4-") and own.one(BUCKET).ignore_changes == ("name",)
-    assert own.outputs["cluster"]["bucket"] == f"gs://{name}"
+    usual = made()
+    name = usual.one(BUCKET).inputs["name"]
+    assert name.startswith("railhead-t4-") and usual.one(BUCKET).ignore_changes == ("name",)
+    assert usual.outputs["cluster"]["bucket"] == f"gs://{name}"
 
 
 def test_the_machines_can_read_this_bucket_and_write_only_runs() -> None:
@@ -54,7 +54,7 @@ def test_the_machines_can_read_this_bucket_and_write_only_runs() -> None:
     }
     runs = f'resource.name.startsWith("projects/_/buckets/{bucket}/objects/runs/")'
     # A host that could write elsewhere could change the wheels that later machines install.
-    assert [one.inputs for one in everything.every(MEMBER)] == [
+    assert [resource.inputs for resource in everything.every(MEMBER)] == [
         {**whose, "role": "roles/storage.objectViewer"},
         {
             **whose,
@@ -71,12 +71,14 @@ def test_the_machines_read_data_below_the_named_prefixes_only(bucket: bool) -> N
     prefixes = data_prefixes("data_buckets", "gs://images/cassava/v1/, gs://all")
     everything = made(bucket=bucket, data_buckets=prefixes)
     account = everything.one(ACCOUNT).inputs["accountId"]
-    data = [one for one in everything.every(MEMBER) if one.name.startswith("cluster-data-")]
-    for one in data:
+    data = [r for r in everything.every(MEMBER) if r.name.startswith("cluster-data-")]
+    for resource in data:
         member = f"serviceAccount:{account}@p-12345.iam.gserviceaccount.com"
-        assert one.inputs["member"] == member
-        assert one.inputs["role"] == "roles/storage.objectViewer"
-    rules = {one.inputs["bucket"]: one.inputs["condition"]["expression"] for one in data}
+        assert resource.inputs["member"] == member
+        assert resource.inputs["role"] == "roles/storage.objectViewer"
+    rules = {
+        resource.inputs["bucket"]: resource.inputs["condition"]["expression"] for resource in data
+    }
     here = "projects/_/buckets"
     assert rules == {
         "images": f'resource.name == "{here}/images/objects/cassava/v1" || '
@@ -85,19 +87,19 @@ def test_the_machines_read_data_below_the_named_prefixes_only(bucket: bool) -> N
         '.startsWith("cassava/v1/")',
         "all": f'resource.name == "{here}/all" || resource.name.startsWith("{here}/all/objects/")',
     }
-    titles = {one.inputs["condition"]["title"] for one in data}
+    titles = {resource.inputs["condition"]["title"] for resource in data}
     assert len(titles) == 2, "of one bucket and role, the title tells members apart"
     assert len(everything.every(MEMBER)) == (4 if bucket else 2)
     # A binding or a policy would remove the rights of others on a bucket that is not ours.
     assert {kind for kind in everything.kinds if re.search(r"iam|policy", kind, re.I)} == {MEMBER}
-    assert all("serviceAccount" in one.inputs for one in everything.every(INSTANCE))
+    assert all("serviceAccount" in resource.inputs for resource in everything.every(INSTANCE))
 
 
 @pytest.mark.parametrize("name", ["a", "t4", "a-cluster-with-a-very-long-name"])
 def test_an_account_has_a_name_that_google_takes(name: str) -> None:
-    found = account_id(name, CLUSTER_ID)
-    assert re.fullmatch(r"[a-z]([-a-z0-9]{4,28}[a-z0-9])", found)
-    assert found != account_id(name, CLUSTER_ID[::-1]), "two stacks may have one name"
+    account = account_id(name, CLUSTER_ID)
+    assert re.fullmatch(r"[a-z]([-a-z0-9]{4,28}[a-z0-9])", account)
+    assert account != account_id(name, CLUSTER_ID[::-1]), "two stacks may have one name"
 
 
 def test_an_account_that_a_killed_up_left_is_taken_over() -> None:
@@ -108,14 +110,19 @@ def test_an_account_that_a_killed_up_left_is_taken_over() -> None:
 def test_everything_that_can_be_labelled_is_labelled() -> None:
     everything = make(cluster(config(name="abc", owner="eve")), world())
     ours = {"railhead-cluster": "abc", "railhead-owner": "eve", "railhead-id": CLUSTER_ID}
-    for one in [*everything.every(INSTANCE), everything.one(BUCKET)]:
-        assert one.inputs["labels"] == ours
+    for resource in [*everything.every(INSTANCE), everything.one(BUCKET)]:
+        assert resource.inputs["labels"] == ours
     (provider,) = everything.every("pulumi:providers:gcp")
     assert provider.inputs["project"] == "p-12345" and provider.inputs["region"] == "us-central1"
     assert "railhead-cluster" in provider.inputs["defaultLabels"]
-    for one in everything.resources:
-        if one.custom and not one.type.startswith("pulumi:") and "labels" not in one.inputs:
+    for resource in everything.resources:
+        in_cloud = resource.custom and not resource.type.startswith("pulumi:")
+        if in_cloud and "labels" not in resource.inputs:
             named = f"Railhead cluster abc, id {CLUSTER_ID}, owner eve"
-            assert one.type == MEMBER or one.inputs["description"] == named
-            found = read_description(named)
-            assert (found.cluster, found.cluster_id, found.owner) == ("abc", CLUSTER_ID, "eve")
+            assert resource.type == MEMBER or resource.inputs["description"] == named
+            description = read_description(named)
+            assert (description.cluster, description.cluster_id, description.owner) == (
+                "abc",
+                CLUSTER_ID,
+                "eve",
+            )

@@ -18,7 +18,7 @@ from standins.gcp.rest import TOKEN, Rest
 from railhead.documents.codec import encode
 from stacks.config.settings import ClusterConfig
 from stacks.gcp.cluster import Cluster
-from tests.stacks.mocks import Made, World, make
+from tests.stacks.mocks import Made, World, make, refused
 
 INSTANCE = "gcp:compute/instance:Instance"
 NETWORK = "gcp:compute/network:Network"
@@ -144,6 +144,13 @@ def made(answering: World | None = None, **changes: Any) -> Made:
     if answering is None:
         return copy.deepcopy(_usual(**changes))
     return make(cluster(config(**changes)), answering)
+
+
+def denied(where: World, **changes: Any) -> str:
+    """Why there is no cluster, and that nothing was made for it."""
+    message, half = refused(cluster(config(**changes)), where)
+    assert not half.kinds
+    return message
 
 
 @cache

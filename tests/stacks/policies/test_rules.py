@@ -31,19 +31,19 @@ CLOUDS = {"aws": aws, "gcp": gcp}
 def resources(cloud: str) -> tuple[Resource, ...]:
     """Those of a stack of two machines and a bucket, as its program registers them."""
     made = CLOUDS[cloud].made()
-    return tuple(Resource(one.type, one.name, one.inputs) for one in made.resources)
+    return tuple(Resource(r.type, r.name, r.inputs) for r in made.resources)
 
 
-def broken(found: list[Resource]) -> dict[str, list[str]]:
+def broken(judged: list[Resource]) -> dict[str, list[str]]:
     """The names of the resources that break each rule."""
-    names = {name: [one.name for one, _ in rule(found)] for name, rule in RULES.items()}
+    names = {name: [resource.name for resource, _ in rule(judged)] for name, rule in RULES.items()}
     return {name: those for name, those in names.items() if those}
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_our_stacks_keep_every_rule(cloud: str) -> None:
     assert broken([*resources(cloud)]) == {}
-    kinds = {one.kind for one in resources(cloud)}
+    kinds = {resource.kind for resource in resources(cloud)}
     assert kinds >= (
         {INSTANCE, SCHEDULE, BUCKET, INGRESS} if cloud == "aws" else {VM, GCS, FIREWALL}
     )
@@ -75,14 +75,14 @@ def test_a_change_that_breaks_a_rule_is_found(
     cloud: str, kind: str, path: tuple[str, ...], value: Any, rule: str
 ) -> None:
     """One of a kind is changed; the others of that kind are not named."""
-    changed = [Resource(one.kind, one.name, copy.deepcopy(one.props)) for one in resources(cloud)]
-    first = next(one for one in changed if one.kind == kind)
+    changed = [Resource(r.kind, r.name, copy.deepcopy(r.props)) for r in resources(cloud)]
+    first = next(resource for resource in changed if resource.kind == kind)
     holder: Any = first.props
     for key in path[:-1]:
         holder = holder[key]
     holder[path[-1]] = value
-    found = broken(changed)
-    assert [*found] == [f"railhead-{rule}"] and len(found[f"railhead-{rule}"]) == 1
+    names = broken(changed)
+    assert [*names] == [f"railhead-{rule}"] and len(names[f"railhead-{rule}"]) == 1
 
 
 @pytest.mark.parametrize("cidr", ["10.0.0.0/16", "203.0.113.7/32", "2001:db8::/48"])
@@ -92,7 +92,7 @@ def test_a_narrow_network_may_connect(cidr: str) -> None:
 
 
 def test_a_machine_without_a_schedule_is_named_also_beside_one_that_has_one() -> None:
-    kept = [one for one in resources("aws") if one.kind != SCHEDULE]
-    schedule = next(one for one in resources("aws") if one.kind == SCHEDULE)
+    kept = [resource for resource in resources("aws") if resource.kind != SCHEDULE]
+    schedule = next(resource for resource in resources("aws") if resource.kind == SCHEDULE)
     assert len(broken([*kept, schedule])["railhead-deadline"]) == 1
     assert len(broken(kept)["railhead-deadline"]) == 2
