@@ -43,7 +43,7 @@ def refused(*parts: str) -> Iterator[None]:
     try:
         yield
     except (DataError, TrainingError) as error:
-        missing = [part for part in parts if part not in str(error)]
+        missing = [text for text in parts if text not in str(error)]
         assert not missing, f"{missing} not in {error}"
     else:
         raise AssertionError(f"nothing was refused: {parts}")
@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
     """Run the cases of one file, for a person."""
     path, *names = arguments
     prepare()
-    chosen = names or [name for name, found in vars(module_at(path)).items() if is_case(found)]
+    chosen = names or [name for name, value in vars(module_at(path)).items() if is_case(value)]
     failures = 0
     for name in chosen:
         began, used = time.perf_counter(), time.process_time()
@@ -136,9 +136,9 @@ def main(arguments: list[str]) -> int:
     return int(failures > 0)
 
 
-def is_case(found: Any) -> bool:
+def is_case(value: Any) -> bool:
     """Whether something is a function with the mark of a case."""
-    return getattr(found, "is_case", False) is True
+    return getattr(value, "is_case", False) is True
 
 
 if __name__ == "__main__":

@@ -33,15 +33,15 @@ def python_of(name: str) -> Path:
     digest = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
     folder = caches.cache(name) / digest
     if not folder.exists():
-        part = folder.with_name(f"{digest}.part{os.getpid()}")
-        _uv("venv", "--relocatable", "--python", sys.executable, str(part))
-        there = ("--python", str(part / "bin" / "python"), "--only-binary", ":all:")
+        partial = folder.with_name(f"{digest}.part{os.getpid()}")
+        _uv("venv", "--relocatable", "--python", sys.executable, str(partial))
+        there = ("--python", str(partial / "bin" / "python"), "--only-binary", ":all:")
         try:
             _uv("pip", "sync", "--require-hashes", *there, str(lock))
             if not folder.exists():  # somebody else may have been quicker
-                part.rename(folder)
+                partial.rename(folder)
         finally:
-            shutil.rmtree(part, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
     return folder / "bin" / "python"
 
 

@@ -46,7 +46,7 @@ class Team:
     def host_keys(self) -> dict[str, tuple[str, ...]]:
         if "CONSOLE" not in os.environ:
             return {}
-        return {one.name: ((one / "host_key.pub").read_text(),) for one in HOSTS.iterdir()}
+        return {host.name: ((host / "host_key.pub").read_text(),) for host in HOSTS.iterdir()}
 
     def deadlines(self) -> dict[str, Deadline]:
         return {}

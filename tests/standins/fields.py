@@ -18,22 +18,22 @@ MISSING = object()
 @cache
 def table() -> dict[str, dict[str, str]]:
     """By type and path: "required", "optional" or "computed", and " fixed"."""
-    found: dict[str, dict[str, str]] = json.loads(
+    kinds: dict[str, dict[str, str]] = json.loads(
         Path(__file__).with_name("fields.json").read_text()
     )["fields"]
-    return found
+    return kinds
 
 
 def effects(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, bool]:
     """The paths of the fields of a resource that an update changes; True: by replacing it. A field
     that the provider computes where a program leaves it out does not change when it goes."""
     known = table().get(kind, {})
-    found = {}
+    changed = {}
     for path, is_left_out in _changes(dict(old), dict(new)):
         flags = _flags(known, path)
         if not (is_left_out and flags.startswith("computed")):
-            found[path] = flags.endswith("fixed")
-    return found
+            changed[path] = flags.endswith("fixed")
+    return changed
 
 
 def _flags(known: Mapping[str, str], path: str) -> str:

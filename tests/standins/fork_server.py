@@ -95,8 +95,8 @@ def receive(client: socket.socket) -> tuple[Message, list[int]]:
     end."""
     head, streams, _, _ = socket.recv_fds(client, 4, 3)
     size, text = int.from_bytes(head, "big"), b""
-    while len(text) < size and (part := client.recv(1 << 20)):
-        text += part
+    while len(text) < size and (piece := client.recv(1 << 20)):
+        text += piece
     message: Message = json.loads(text) if text and len(text) == size else {}
     return message, streams
 

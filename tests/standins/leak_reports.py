@@ -23,9 +23,9 @@ class HasStacks(Protocol):
 
 def of(report: LeakReport, status: str) -> dict[str, Leak]:
     """The resources of a status by kind."""
-    return {one.kind: one for one in report.resources if one.status == status}
+    return {leak.kind: leak for leak in report.resources if leak.status == status}
 
 
 def ids(report: LeakReport, status: str) -> dict[str, str]:
     """Their ids."""
-    return {kind: one.id for kind, one in of(report, status).items()}
+    return {kind: leak.id for kind, leak in of(report, status).items()}

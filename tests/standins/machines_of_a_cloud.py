@@ -79,8 +79,8 @@ class Sky:
             call()
 
     def instance_states(self) -> dict[str, InstanceState]:
-        for name, (at, state) in self.due.items():
-            if self.time >= at:
+        for name, (due, state) in self.due.items():
+            if self.time >= due:
                 self.states[name] = state
         values = {}
         for number, (name, state) in enumerate(self.states.items(), 1):
@@ -118,8 +118,8 @@ class Sky:
 
     def set_deadline(self, hours: float) -> None:
         self.calls.append(f"arm {hours:g}")
-        at = datetime.now(timezone.utc) + timedelta(hours=hours)
-        self.armed = Deadline("scheduled-stop", at, "armed", "Sky")
+        ends = datetime.now(timezone.utc) + timedelta(hours=hours)
+        self.armed = Deadline("scheduled-stop", ends, "armed", "Sky")
 
     def costs(self) -> list[base.Cost]:
         return [base.Cost("disk vol-1, 100 GB", 0.26, Command("teardown", destroy=True))]

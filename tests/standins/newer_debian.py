@@ -49,16 +49,16 @@ def unpacked() -> Path:
     folder = caches.cache("test-debian") / digest
     with locked(folder.with_suffix(".lock")):
         if not folder.exists():
-            part = folder.with_suffix(".part")
-            shutil.rmtree(part, ignore_errors=True)
+            partial = folder.with_suffix(".part")
+            shutil.rmtree(partial, ignore_errors=True)
             try:
-                _unpack(part)
+                _unpack(partial)
             except (CommandFailed, OSError) as error:
                 raise NotThere(f"no packages of {SUITE} here: {str(error)[-300:]}") from error
             for place in PLACES:
-                for program in (part / place).iterdir():
-                    _write_script(part, folder, program)
-            part.rename(folder)
+                for program in (partial / place).iterdir():
+                    _write_script(partial, folder, program)
+            partial.rename(folder)
     return folder
 
 
@@ -70,9 +70,9 @@ def here() -> Path:
         pytest.skip(str(error))
 
 
-def _unpack(part: Path) -> None:
+def _unpack(root: Path) -> None:
     """Fetch the packages and the libraries that they need, and unpack them."""
-    apt = part / "apt"
+    apt = root / "apt"
     for folder in ("lists/partial", "cache/archives/partial"):
         (apt / folder).mkdir(parents=True)
     if not (source := mirror()):
@@ -88,30 +88,30 @@ def _unpack(part: Path) -> None:
     run(*get, "update")
     planned = run(*get, "install", "--simulate", "--no-install-recommends", *PACKAGES)
     names = [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
-    wanted = [name for name in names if name in PACKAGES or name.startswith(LIBRARIES)]
-    (part / "debs").mkdir()
-    run("sh", "-ec", 'cd "$0"; exec "$@"', str(part / "debs"), *get, "download", *wanted)
-    for package in (part / "debs").iterdir():
-        run("dpkg-deb", "--extract", str(package), str(part))
+    fetched = [name for name in names if name in PACKAGES or name.startswith(LIBRARIES)]
+    (root / "debs").mkdir()
+    run("sh", "-ec", 'cd "$0"; exec "$@"', str(root / "debs"), *get, "download", *fetched)
+    for package in (root / "debs").iterdir():
+        run("dpkg-deb", "--extract", str(package), str(root))
     for name in ("apt", "debs", "usr/share", "etc"):
-        shutil.rmtree(part / name)
+        shutil.rmtree(root / name)
 
 
-def _write_script(part: Path, folder: Path, program: Path) -> None:
+def _write_script(partial: Path, folder: Path, program: Path) -> None:
     """The script for a program, which is going to be in `folder`."""
     if not program.is_file() or program.read_bytes()[:4] != b"\x7fELF":
         return
-    (library,) = (path.parent for path in part.glob("usr/lib/*/libc.so.6"))
+    (library,) = (path.parent for path in partial.glob("usr/lib/*/libc.so.6"))
     (loader,) = library.glob("ld-linux*")
     bin_ = folder / "bin"
     text = SCRIPT.format(
         bin=bin_,
-        loader=folder / loader.relative_to(part),
-        libraries=folder / library.relative_to(part),
-        program=folder / program.relative_to(part),
+        loader=folder / loader.relative_to(partial),
+        libraries=folder / library.relative_to(partial),
+        program=folder / program.relative_to(partial),
         options=OWN_PATHS.get(program.name, "").format(bin=bin_),
     )
-    script = part / "bin" / program.name.removesuffix(".mit")  # a name of alternatives
+    script = partial / "bin" / program.name.removesuffix(".mit")  # a name of alternatives
     script.parent.mkdir(exist_ok=True)
     script.write_text(text)
     script.chmod(0o755)

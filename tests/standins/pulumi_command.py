@@ -30,8 +30,8 @@ class PulumiCommand:
         call runs the next one; the last one is for all further calls."""
         cases = ""
         for name in sorted(scripts, key=len, reverse=True):  # `stack_export` before `stack`
-            given = scripts[name]
-            each = [given] if isinstance(given, str) else given
+            answer = scripts[name]
+            each = [answer] if isinstance(answer, str) else answer
             for number, script in enumerate(each, 1):
                 (self.folder / f"{name}.{number}").write_text(f"{script}\n")
             (self.folder / f"{name}.count").unlink(missing_ok=True)

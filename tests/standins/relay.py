@@ -83,13 +83,13 @@ class Relay:
                 upstream.sendall(data.replace(*self.replaces) if self.replaces[0] else data)
             upstream.shutdown(socket.SHUT_WR)
 
-    def takes(self, what: str, carried: int, after: int) -> bool:
+    def takes(self, faults: str, carried: int, after: int) -> bool:
         """Whether one of the cuts or stalls is due; it is used up then."""
         with self.lock:
-            left = getattr(self, what)
-            if not after or carried <= after or not left:
+            remaining = getattr(self, faults)
+            if not after or carried <= after or not remaining:
                 return False
-            setattr(self, what, left - 1)
+            setattr(self, faults, remaining - 1)
             return True
 
     def wait_for_turn(self, size: int) -> None:

@@ -79,10 +79,10 @@ class ServedModel:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 model.predictions.append(json.loads(body))
                 try:
-                    wanted = rest.PredictRequest.read(body)
-                    outputs = model.function(wanted.arrays(model.signature))
-                    rows = len(wanted.values) if wanted.by_row else 0
-                    self._send(rest.predict_response(outputs, wanted.by_row, rows))
+                    request = rest.PredictRequest.read(body)
+                    outputs = model.function(request.arrays(model.signature))
+                    rows = len(request.values) if request.by_row else 0
+                    self._send(rest.predict_response(outputs, request.by_row, rows))
                 except InvalidRequest as error:
                     self._send(rest.error_body(str(error)), 400)
 

@@ -141,7 +141,7 @@ class AwsSite(CloudSite):
         return group
 
     def _schedule(self, host: Host) -> None:
-        at = datetime.now(timezone.utc) + timedelta(hours=1)
+        ends = datetime.now(timezone.utc) + timedelta(hours=1)
         target = {
             "Arn": "arn:aws:scheduler:::aws-sdk:ec2:stopInstances",
             "RoleArn": "arn:aws:iam::123456789012:role/stop",
@@ -149,7 +149,7 @@ class AwsSite(CloudSite):
         }
         self._client("scheduler").create_schedule(
             Name=self._schedule_name(host),
-            ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+            ScheduleExpression=f"at({ends:%Y-%m-%dT%H:%M:%S})",
             FlexibleTimeWindow={"Mode": "OFF"},
             Target=target,
         )
@@ -245,8 +245,8 @@ class GcpSite(CloudSite):
             rule | {"network": f"{NETWORK}-other", "sourceRanges": ["0.0.0.0/0"]},
         ]
         project = str(self.inventory.chief.id).partition("/zones/")[0]
-        for number, one in enumerate(rules):
-            self._compute.add(f"{project}/global/firewalls/f-{number}", **one)
+        for number, each in enumerate(rules):
+            self._compute.add(f"{project}/global/firewalls/f-{number}", **each)
         self.servers = [self._compute.serve(), self._store.serve()]
         client = GoogleClient(
             requests.Session(), f"{self._store.base}/", compute=self._compute.base
@@ -256,14 +256,14 @@ class GcpSite(CloudSite):
 
     def _add(self, host: Host, serial: str) -> None:
         path = str(host.id)
-        own = {"network": NETWORK, "networkIP": f"10.164.0.{serial[-1]}"}
+        interface = {"network": NETWORK, "networkIP": f"10.164.0.{serial[-1]}"}
         address = {"accessConfigs": [{"natIP": f"198.51.100.{serial[-1]}"}]}
         link = f"https://www.googleapis.com/compute/v1/{path.replace('/instances/', '/disks/')}"
         local_ssds = [{"type": "SCRATCH"}] if host == self.inventory.chief else []
         self._compute.add(
             path,
             id=serial,
-            networkInterfaces=[own | address],
+            networkInterfaces=[interface | address],
             tags={"items": ["railhead-c"]},
             labels={"railhead-cluster": "t4", "railhead-id": ID, "railhead-stack": "g4dn"},
             disks=[{"source": link, "type": "PERSISTENT"}, *local_ssds],
@@ -272,7 +272,7 @@ class GcpSite(CloudSite):
     @property
     def changes(self) -> list[str]:
         verbs = ("POST", "DELETE")
-        return [one for one in self._compute.requests if one.startswith(verbs)]
+        return [request for request in self._compute.requests if request.startswith(verbs)]
 
     def settle(self) -> None:
         self._compute.settle()
@@ -348,7 +348,7 @@ class LocalSite(Site):
     def show_key(self, host: Host, key: str) -> None:
         """A local host's key is created here, and is in the inventory."""
         keys = {host.name: key}
-        hosts = tuple(replace(one, host_key=keys.get(one.name)) for one in self.inventory.hosts)
+        hosts = tuple(replace(each, host_key=keys.get(each.name)) for each in self.inventory.hosts)
         self.inventory = replace(self.inventory, hosts=hosts)
 
 

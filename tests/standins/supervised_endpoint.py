@@ -58,13 +58,13 @@ class SupervisedEndpoint:
     def state(self) -> dict[str, Any]:
         """state.json."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / "state.json").read_text())
+            document: dict[str, Any] = json.loads((self.folder / "state.json").read_text())
         except FileNotFoundError:
             return {"state": "not there"}
-        return found
+        return document
 
     def wait(self, state: str, **fields: Any) -> dict[str, Any]:
         """Wait for a state with these fields; returns all of it."""
-        wanted = {"state": state, **fields}
-        wait_until(lambda: wanted.items() <= self.state.items(), 60, f"it is {wanted}")
+        expected = {"state": state, **fields}
+        wait_until(lambda: expected.items() <= self.state.items(), 60, f"it is {expected}")
         return self.state

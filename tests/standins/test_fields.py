@@ -25,8 +25,8 @@ def test_what_the_provider_computes_is_an_output_that_is_always_there(kind: str)
     resource, names = _resource(kind)
     computed = {n for n, flags in fields.table()[kind].items() if flags.startswith("computed")}
     optional = {n for n, flags in fields.table()[kind].items() if flags.startswith("optional")}
-    assert not {one for one in computed if one in names and names[one]}, resource
-    assert not {one for one in optional if one in names and not names[one]} - WITH_DEFAULT
+    assert not {name for name in computed if name in names and names[name]}, resource
+    assert not {name for name in optional if name in names and not names[name]} - WITH_DEFAULT
 
 
 # Fields with a default value in the schema: the output is always there, too.
@@ -37,13 +37,13 @@ def _resource(kind: str) -> tuple[str, dict[str, bool]]:
     """A class of the SDK, and whether each of its outputs is Optional, by Pulumi's name."""
     package, path, name = kind.split(":")
     module = importlib.import_module(f"pulumi_{package}.{path.split('/')[0]}")
-    found = getattr(module, name)
+    made = getattr(module, name)
     names = {}
-    for own, value in inspect.getmembers(found, lambda one: isinstance(one, property)):
+    for attribute, value in inspect.getmembers(made, lambda value: isinstance(value, property)):
         hints: dict[str, Any] = typing.get_type_hints(value.fget, include_extras=True)
-        first, *words = own.split("_")
+        first, *words = attribute.split("_")
         camel = first + "".join(word.capitalize() for word in words)
         for inner in typing.get_args(hints["return"]):  # of Output; urn and id have none here
             names[camel] = type(None) in typing.get_args(inner)
-    assert issubclass(found, pulumi.CustomResource)
+    assert issubclass(made, pulumi.CustomResource)
     return name, names

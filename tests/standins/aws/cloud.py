@@ -68,8 +68,8 @@ class Cloud:
     def log_in(self, account: str) -> None:
         """Let its clients and `env` be those of another account."""
         role = f"arn:aws:iam::{account}:role/person"
-        given = self.client("sts").assume_role(RoleArn=role, RoleSessionName="person")
-        keys = given["Credentials"]
+        answer = self.client("sts").assume_role(RoleArn=role, RoleSessionName="person")
+        keys = answer["Credentials"]
         self._keys = keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"]
         self._clients.clear()
 

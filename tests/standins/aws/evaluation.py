@@ -31,10 +31,10 @@ def _statements(role: Any) -> Iterator[dict[str, Any]]:
         yield from statements if isinstance(statements, list) else [statements]
 
 
-def _covers(statement: Mapping[str, Any], key: str, wanted: str, form: Any = str) -> bool:
+def _covers(statement: Mapping[str, Any], key: str, name: str, form: Any = str) -> bool:
     patterns = statement.get(key, [])
     patterns = [patterns] if isinstance(patterns, str) else patterns
-    return any(fnmatchcase(wanted, form(one)) for one in patterns)
+    return any(fnmatchcase(name, form(pattern)) for pattern in patterns)
 
 
 def _holds(condition: Mapping[str, Mapping[str, Any]], context: Mapping[str, str]) -> bool:
@@ -45,7 +45,7 @@ def _holds(condition: Mapping[str, Mapping[str, Any]], context: Mapping[str, str
             if operator == "StringEquals":
                 met = context.get(key) in choices
             elif operator == "StringLike":
-                met = any(fnmatchcase(context.get(key, ""), one) for one in choices)
+                met = any(fnmatchcase(context.get(key, ""), choice) for choice in choices)
             else:
                 raise NotImplementedError(f"the stand-in does not evaluate {operator}")
             if not met:

@@ -37,24 +37,24 @@ def instances(aws: Aws, args: Inputs) -> Inputs:
     states = args.get("instanceStateNames") or ["running"]
     requests.append({"Name": "instance-state-name", "Values": states})
     held = aws("ec2").describe_instances(Filters=requests)["Reservations"]
-    found = [one for each in held for one in each["Instances"] if _passes(one, args)]
+    passing = [machine for each in held for machine in each["Instances"] if _passes(machine, args)]
     return {
         "id": aws("ec2").meta.region_name,
-        "ids": [one["InstanceId"] for one in found],
-        "privateIps": [one.get("PrivateIpAddress", "") for one in found],
-        "publicIps": [one.get("PublicIpAddress", "") for one in found],
+        "ids": [machine["InstanceId"] for machine in passing],
+        "privateIps": [machine.get("PrivateIpAddress", "") for machine in passing],
+        "publicIps": [machine.get("PublicIpAddress", "") for machine in passing],
         "ipv6Addresses": [],
         "instanceTags": args.get("instanceTags") or {},
     }
 
 
-def _passes(one: dict[str, Any], args: Inputs) -> bool:
+def _passes(machine: dict[str, Any], args: Inputs) -> bool:
     """Filters that moto does not have: by patterns of the type and the name, by the lifecycle."""
-    tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
+    tags = {tag["Key"]: tag["Value"] for tag in machine.get("Tags", ())}
     values = {
-        "instance-id": one["InstanceId"],
-        "instance-type": one.get("InstanceType", ""),
-        "instance-lifecycle": one.get("InstanceLifecycle", ""),
+        "instance-id": machine["InstanceId"],
+        "instance-type": machine.get("InstanceType", ""),
+        "instance-lifecycle": machine.get("InstanceLifecycle", ""),
         "tag:Name": tags.get("Name", ""),
     }
     return all(
@@ -65,21 +65,21 @@ def _passes(one: dict[str, Any], args: Inputs) -> bool:
 
 def instance(aws: Aws, args: Inputs) -> Inputs:
     held = aws("ec2").describe_instances(InstanceIds=[args["instanceId"]])["Reservations"]
-    one = held[0]["Instances"][0]
-    tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", ())}
-    return {"id": one["InstanceId"], "instanceType": one["InstanceType"], "tags": tags}
+    machine = held[0]["Instances"][0]
+    tags = {tag["Key"]: tag["Value"] for tag in machine.get("Tags", ())}
+    return {"id": machine["InstanceId"], "instanceType": machine["InstanceType"], "tags": tags}
 
 
 def instance_type(aws: Aws, args: Inputs) -> Inputs:
     output = aws("ec2").describe_instance_types(InstanceTypes=[args["instanceType"]])
-    (found,) = output["InstanceTypes"]
-    vcpus = found["VCpuInfo"]["DefaultVCpus"]
+    (described,) = output["InstanceTypes"]
+    vcpus = described["VCpuInfo"]["DefaultVCpus"]
     return {"id": args["instanceType"], "defaultVcpus": vcpus}
 
 
 def ami(aws: Aws, args: Inputs) -> Inputs:
     """Of the images that a test has: moto's own list is another one."""
-    ((image,),) = [one["values"] for one in args["filters"] if one["name"] == "image-id"]
+    ((image,),) = [each["values"] for each in args["filters"] if each["name"] == "image-id"]
     if image not in moto_plus.extra.images:
         raise ClientError(
             {"Error": {"Code": "NotFound", "Message": "Your query returned no results."}},
@@ -97,34 +97,34 @@ def ami(aws: Aws, args: Inputs) -> Inputs:
 
 
 def subnets(aws: Aws, args: Inputs) -> Inputs:
-    found = aws("ec2").describe_subnets(Filters=_filters(args))["Subnets"]
-    return {"id": aws("ec2").meta.region_name, "ids": [one["SubnetId"] for one in found]}
+    described = aws("ec2").describe_subnets(Filters=_filters(args))["Subnets"]
+    return {"id": aws("ec2").meta.region_name, "ids": [subnet["SubnetId"] for subnet in described]}
 
 
 def parameter(aws: Aws, args: Inputs) -> Inputs:
-    found = aws("ssm").get_parameter(Name=args["name"])["Parameter"]
+    described = aws("ssm").get_parameter(Name=args["name"])["Parameter"]
     names = {"name": "Name", "value": "Value", "type": "Type", "version": "Version"}
-    return {"id": args["name"], **{ours: found[theirs] for ours, theirs in names.items()}}
+    return {"id": args["name"], **{ours: described[theirs] for ours, theirs in names.items()}}
 
 
 def service_quota(aws: Aws, args: Inputs) -> Inputs:
-    found = aws("service-quotas").get_service_quota(
+    quota = aws("service-quotas").get_service_quota(
         ServiceCode=args["serviceCode"], QuotaCode=args["quotaCode"]
     )["Quota"]
     return {
-        "id": found["QuotaArn"],
-        "arn": found["QuotaArn"],
-        "serviceCode": found["ServiceCode"],
-        "quotaCode": found["QuotaCode"],
-        "quotaName": found["QuotaName"],
-        "value": found["Value"],
-        "adjustable": found["Adjustable"],
+        "id": quota["QuotaArn"],
+        "arn": quota["QuotaArn"],
+        "serviceCode": quota["ServiceCode"],
+        "quotaCode": quota["QuotaCode"],
+        "quotaName": quota["QuotaName"],
+        "value": quota["Value"],
+        "adjustable": quota["Adjustable"],
     }
 
 
 def _filters(args: Inputs) -> list[dict[str, Any]]:
     request = args.get("filters") or []
-    return [{"Name": one["name"], "Values": list(one["values"])} for one in request]
+    return [{"Name": each["name"], "Values": list(each["values"])} for each in request]
 
 
 INVOKES: dict[str, Callable[[Aws, Inputs], Inputs]] = {

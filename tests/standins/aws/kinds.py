@@ -53,9 +53,9 @@ def gone(call: Callable[[], Any]) -> Any:
         raise
 
 
-def same_json(text: str, found: object) -> str:
+def same_json(text: str, current: object) -> str:
     """A document as the program wrote it, if it means the same as what the cloud has."""
-    return text if json.loads(text) == found else json.dumps(found)
+    return text if json.loads(text) == current else json.dumps(current)
 
 
 def listed(tags: Mapping[str, str] | None) -> list[dict[str, str]]:

@@ -25,8 +25,8 @@ class KeyPair(Kind):
         return None if gone(lambda: aws("ec2").describe_key_pairs(KeyNames=[id])) is None else {}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
-        found = aws("ec2").describe_key_pairs(KeyNames=[id])["KeyPairs"][0]["KeyPairId"]
-        aws("ec2").create_tags(Resources=[found], Tags=listed(new.get("tagsAll")))
+        pair_id = aws("ec2").describe_key_pairs(KeyNames=[id])["KeyPairs"][0]["KeyPairId"]
+        aws("ec2").create_tags(Resources=[pair_id], Tags=listed(new.get("tagsAll")))
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("ec2").delete_key_pair(KeyName=id)
@@ -42,20 +42,20 @@ class PlacementGroup(Kind):
         return inputs["name"], {"placementGroupId": made["GroupId"], "arn": made["GroupArn"]}
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
-        found = gone(lambda: aws("ec2").describe_placement_groups(GroupNames=[id]))
-        return None if found is None else {}
+        described = gone(lambda: aws("ec2").describe_placement_groups(GroupNames=[id]))
+        return None if described is None else {}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         """moto has no tags of placement groups to change."""
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         """Refused while an instance is in it: moto does not know."""
-        inside = [one for one, group in moto_plus.extra.placed.items() if group == id]
-        wanted = [
+        inside = [machine for machine, group in moto_plus.extra.placed.items() if group == id]
+        filters = [
             {"Name": "instance-id", "Values": inside},
             {"Name": "instance-state-name", "Values": ["pending", "running", "stopped"]},
         ]
-        if inside and aws("ec2").describe_instances(Filters=wanted)["Reservations"]:
+        if inside and aws("ec2").describe_instances(Filters=filters)["Reservations"]:
             answer: Any = {"Error": {"Code": "InvalidPlacementGroup.InUse", "Message": "in use"}}
             raise ClientError(answer, "DeletePlacementGroup")
         aws("ec2").delete_placement_group(GroupName=id)
@@ -71,8 +71,8 @@ class Instance(OfEc2):
         """By filter: one that EC2 has forgotten is not an error then."""
         requests = [{"Name": "instance-id", "Values": [id]}]
         held = aws("ec2").describe_instances(Filters=requests)["Reservations"]
-        found: dict[str, Any] | None = held[0]["Instances"][0] if held else None
-        return found if found and found["State"]["Name"] != "terminated" else None
+        machine: dict[str, Any] | None = held[0]["Instances"][0] if held else None
+        return machine if machine and machine["State"]["Name"] != "terminated" else None
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
         tags = listed(inputs.get("tagsAll"))
@@ -84,23 +84,23 @@ class Instance(OfEc2):
             **_run_parameters(inputs),
         )
         id = made["Instances"][0]["InstanceId"]
-        own = [{"Name": "attachment.instance-id", "Values": [id]}]
-        (disk,) = aws("ec2").describe_volumes(Filters=own)["Volumes"]
+        filters = [{"Name": "attachment.instance-id", "Values": [id]}]
+        (disk,) = aws("ec2").describe_volumes(Filters=filters)["Volumes"]
         later = listed(inputs["rootBlockDevice"].get("tags"))
         aws("ec2").create_tags(Resources=[disk["VolumeId"]], Tags=later)
         group = moto_plus.extra.placed[id] = inputs.get("placementGroup", "")
         return id, {**(self.read(aws, id, inputs) or {}), "placementGroup": group}
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
-        found = self.described(aws, id)
-        if found is None:
+        described = self.described(aws, id)
+        if described is None:
             return None
         return {
             "arn": f"arn:aws:ec2:us-east-1:123456789012:instance/{id}",
-            "publicIp": found.get("PublicIpAddress", ""),
-            "privateIp": found["PrivateIpAddress"],
-            "availabilityZone": found["Placement"]["AvailabilityZone"],
-            "instanceState": found["State"]["Name"],
+            "publicIp": described.get("PublicIpAddress", ""),
+            "privateIp": described["PrivateIpAddress"],
+            "availabilityZone": described["Placement"]["AvailabilityZone"],
+            "instanceState": described["State"]["Name"],
             **_user_data(aws, id),
         }
 
@@ -211,12 +211,12 @@ class Schedule(Kind):
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
         try:
-            found = aws("scheduler").get_schedule(Name=id.removeprefix("default/"))
+            schedule = aws("scheduler").get_schedule(Name=id.removeprefix("default/"))
         except ClientError as error:
             if error.response["Error"]["Code"] == "ResourceNotFoundException":
                 return None
             raise
-        return {"arn": found["Arn"], "scheduleExpression": found["ScheduleExpression"]}
+        return {"arn": schedule["Arn"], "scheduleExpression": schedule["ScheduleExpression"]}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         aws("scheduler").update_schedule(**_schedule(new))

@@ -210,7 +210,7 @@ def _simulate_role(self: Any, name: str) -> Any:
     """For one resource. NoSuchEntity where there is no such role."""
     (resource,) = self._get_param("ResourceArns")
     entries = self._get_param("ContextEntries", [])
-    context = {one["ContextKeyName"]: one["ContextKeyValues"][0] for one in entries}
+    context = {entry["ContextKeyName"]: entry["ContextKeyValues"][0] for entry in entries}
     role = self.backend.get_role(name)
     results = [
         {
@@ -254,18 +254,18 @@ def _describe_groups(self: Any) -> Any:
             raise EC2ClientError("InvalidPlacementGroup.Unknown", f"{name} is unknown")
     filters = self._get_param("Filters", [])
     here = f":{self.region}:"
-    found = [extra.groups[name] for name in names if here in extra.groups[name]["GroupArn"]]
+    groups = [extra.groups[name] for name in names if here in extra.groups[name]["GroupArn"]]
     return ActionResult(
-        {"PlacementGroups": [g for g in found if all(_passes(g, one) for one in filters)]}
+        {"PlacementGroups": [g for g in groups if all(_passes(g, each) for each in filters)]}
     )
 
 
-def _passes(group: dict[str, Any], one: dict[str, Any]) -> bool:
+def _passes(group: dict[str, Any], condition: dict[str, Any]) -> bool:
     """Whether a placement group passes a filter: `tag-key`, or `tag:KEY`."""
-    if one["Name"] == "tag-key":
-        return any(tag["Key"] in one["Values"] for tag in group["Tags"])
-    key = one["Name"].removeprefix("tag:")
-    return any(tag["Key"] == key and tag["Value"] in one["Values"] for tag in group["Tags"])
+    if condition["Name"] == "tag-key":
+        return any(tag["Key"] in condition["Values"] for tag in group["Tags"])
+    key = condition["Name"].removeprefix("tag:")
+    return any(tag["Key"] == key and tag["Value"] in condition["Values"] for tag in group["Tags"])
 
 
 def _delete_group(self: Any) -> Any:

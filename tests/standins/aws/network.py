@@ -17,12 +17,12 @@ class OfEc2(Kind):
 
     def described(self, aws: Aws, id: str) -> dict[str, Any] | None:
         try:
-            found = getattr(aws("ec2"), self.describe)(**{self.ids: [id]})[self.answer]
+            described = getattr(aws("ec2"), self.describe)(**{self.ids: [id]})[self.answer]
         except ClientError as error:
             if "NotFound" in str(error):
                 return None
             raise
-        return found[0] if found else None
+        return described[0] if described else None
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
         return None if self.described(aws, id) is None else {}
@@ -112,7 +112,7 @@ class Route(Kind):
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
         table = _table(aws, inputs)
-        cidrs = [one.get("DestinationCidrBlock") for one in table.get("Routes", ())]
+        cidrs = [route.get("DestinationCidrBlock") for route in table.get("Routes", ())]
         return {} if inputs["destinationCidrBlock"] in cidrs else None
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
@@ -130,7 +130,7 @@ class RouteTableAssociation(Kind):
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
         associations = _table(aws, inputs).get("Associations", ())
-        return {} if id in [one["RouteTableAssociationId"] for one in associations] else None
+        return {} if id in [each["RouteTableAssociationId"] for each in associations] else None
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("ec2").disassociate_route_table(AssociationId=id)
@@ -139,8 +139,8 @@ class RouteTableAssociation(Kind):
 def _table(aws: Aws, inputs: Inputs) -> dict[str, Any]:
     """The route table of these inputs; {} where it is gone."""
     ids = [inputs["routeTableId"]]
-    found = gone(lambda: aws("ec2").describe_route_tables(RouteTableIds=ids))
-    tables: list[dict[str, Any]] = (found or {}).get("RouteTables", [])
+    described = gone(lambda: aws("ec2").describe_route_tables(RouteTableIds=ids))
+    tables: list[dict[str, Any]] = (described or {}).get("RouteTables", [])
     return tables[0] if tables else {}
 
 
@@ -191,8 +191,8 @@ class DefaultSecurityGroup(OfEc2):
             {"Name": "vpc-id", "Values": [inputs["vpcId"]]},
             {"Name": "group-name", "Values": ["default"]},
         ]
-        found = aws("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]
-        id = found[0]["GroupId"]
+        described = aws("ec2").describe_security_groups(Filters=filters)["SecurityGroups"]
+        id = described[0]["GroupId"]
         strip(aws, id)
         aws("ec2").create_tags(Resources=[id], Tags=listed(inputs.get("tagsAll")))
         return id, {}
@@ -235,9 +235,9 @@ class Rule(Kind):
         return made[0]["SecurityGroupRuleId"], {}
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
-        own = [{"Name": "group-id", "Values": [inputs["securityGroupId"]]}]
-        found = gone(lambda: aws("ec2").describe_security_group_rules(Filters=own))
-        rules = {one["SecurityGroupRuleId"]: one for one in (found or {})["SecurityGroupRules"]}
+        filters = [{"Name": "group-id", "Values": [inputs["securityGroupId"]]}]
+        described = gone(lambda: aws("ec2").describe_security_group_rules(Filters=filters))
+        rules = {r["SecurityGroupRuleId"]: r for r in (described or {})["SecurityGroupRules"]}
         if id not in rules:
             return None
         names = {"CidrIpv4": "cidrIpv4", "FromPort": "fromPort", "ToPort": "toPort"}

@@ -226,8 +226,8 @@ def serve(cloud: Cloud) -> Iterator[tuple[Provider, int]]:
 
 def plain(message: struct_pb2.Struct) -> dict[str, Any]:
     """A message's properties as Python has them: whole numbers, no marks of secrets, no nulls."""
-    found: dict[str, Any] = _plain(json_format.MessageToDict(message))
-    return {key: value for key, value in found.items() if not key.startswith("__")}
+    values: dict[str, Any] = _plain(json_format.MessageToDict(message))
+    return {key: value for key, value in values.items() if not key.startswith("__")}
 
 
 def _plain(value: Any) -> Any:

@@ -23,8 +23,8 @@ def _before_run(run: Any, demanded: Callable[[], Collection[str]]) -> None:
     """Tags that are added after the launch do not count."""
 
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = kwargs.get("tags") or {}
-        if any(set(demanded()) - set(given.get(kind, {})) for kind in LAUNCHED):
+        tags = kwargs.get("tags") or {}
+        if any(set(demanded()) - set(tags.get(kind, {})) for kind in LAUNCHED):
             raise EC2ClientError(
                 "UnauthorizedOperation",
                 "You are not authorized to perform this operation. User: "
@@ -40,8 +40,8 @@ def _before_modify(modify: Any) -> None:
     def checked(self: Any, instance_id: str, key: str, value: Any) -> Any:
         instance = self.get_instance(instance_id)
         if _is_spot(instance) and key in ("instance_type", "instance_initiated_shutdown_behavior"):
-            what = "is not supported for spot instances"
-            raise EC2ClientError("UnsupportedOperation", f"Modifying the attribute {key} {what}")
+            reason = "is not supported for spot instances"
+            raise EC2ClientError("UnsupportedOperation", f"Modifying the attribute {key} {reason}")
         if key == "instance_type":
             _check_type(instance, str(value))
         return modify(self, instance_id, key, value)
@@ -49,13 +49,13 @@ def _before_modify(modify: Any) -> None:
     setattr(InstanceBackend, "modify_instance_attribute", checked)  # noqa: B010
 
 
-def _check_type(instance: Any, wanted: str) -> None:
+def _check_type(instance: Any, new_type: str) -> None:
     if instance._state.name != "stopped":
         message = f"The instance '{instance.id}' is not in the 'stopped' state."
         raise EC2ClientError("IncorrectInstanceState", message)
     # Which families are compatible is not listed anywhere (pulumi-aws#4291): here none is.
-    if wanted.partition(".")[0] != instance.instance_type.partition(".")[0]:
-        change = f"from {instance.instance_type} to {wanted} is not allowed."
+    if new_type.partition(".")[0] != instance.instance_type.partition(".")[0]:
+        change = f"from {instance.instance_type} to {new_type} is not allowed."
         raise EC2ClientError(
             "InvalidInstanceAttributeValue", f"Modifying the instance type {change}"
         )

@@ -20,11 +20,11 @@ class Role(Kind):
         return inputs["name"], {"arn": made["Arn"]}
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
-        found = gone(lambda: aws("iam").get_role(RoleName=id)["Role"])
-        if found is None:
+        role = gone(lambda: aws("iam").get_role(RoleName=id)["Role"])
+        if role is None:
             return None
-        trust = same_json(inputs["assumeRolePolicy"], found["AssumeRolePolicyDocument"])
-        return {"arn": found["Arn"], "assumeRolePolicy": trust}
+        trust = same_json(inputs["assumeRolePolicy"], role["AssumeRolePolicyDocument"])
+        return {"arn": role["Arn"], "assumeRolePolicy": trust}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         if old["assumeRolePolicy"] != new["assumeRolePolicy"]:
@@ -50,8 +50,8 @@ class RolePolicy(Kind):
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
         names = picked(inputs, RoleName="role", PolicyName="name")
-        found = gone(lambda: aws("iam").get_role_policy(**names)["PolicyDocument"])
-        return None if found is None else {"policy": same_json(inputs["policy"], found)}
+        policy = gone(lambda: aws("iam").get_role_policy(**names)["PolicyDocument"])
+        return None if policy is None else {"policy": same_json(inputs["policy"], policy)}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         options = picked(new, RoleName="role", PolicyName="name", PolicyDocument="policy")
@@ -72,8 +72,8 @@ class InstanceProfile(Kind):
         return inputs["name"], {"arn": made["InstanceProfile"]["Arn"]}
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
-        found = gone(lambda: aws("iam").get_instance_profile(InstanceProfileName=id))
-        return None if found is None else {"arn": found["InstanceProfile"]["Arn"]}
+        described = gone(lambda: aws("iam").get_instance_profile(InstanceProfileName=id))
+        return None if described is None else {"arn": described["InstanceProfile"]["Arn"]}
 
     def update(self, aws: Aws, id: str, old: Inputs, new: Inputs) -> None:
         tags = listed(new.get("tagsAll"))

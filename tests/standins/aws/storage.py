@@ -121,8 +121,8 @@ class Policy(Setting):
         return aws("s3").get_bucket_policy(Bucket=bucket)["Policy"]
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
-        found = gone(lambda: self.get(aws, id))
-        return {"policy": same_json(inputs["policy"], json.loads(found))} if found else None
+        policy = gone(lambda: self.get(aws, id))
+        return {"policy": same_json(inputs["policy"], json.loads(policy))} if policy else None
 
     def delete(self, aws: Aws, id: str, state: Inputs) -> None:
         aws("s3").delete_bucket_policy(Bucket=id)
@@ -167,8 +167,8 @@ def _rule(rule: Inputs) -> dict[str, Any]:
         parameters["Filter"] = {"Tag": picked(tag, Key="key", Value="value")}
     if old := rule.get("noncurrentVersionExpiration"):
         parameters["NoncurrentVersionExpiration"] = picked(old, NoncurrentDays="noncurrentDays")
-    if left := rule.get("abortIncompleteMultipartUpload"):
-        days = picked(left, DaysAfterInitiation="daysAfterInitiation")
+    if unfinished := rule.get("abortIncompleteMultipartUpload"):
+        days = picked(unfinished, DaysAfterInitiation="daysAfterInitiation")
         parameters["AbortIncompleteMultipartUpload"] = days
     return parameters
 

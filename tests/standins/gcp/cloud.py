@@ -125,7 +125,7 @@ class Cloud:
 
     def every(self, kind: str) -> dict[str, Thing]:
         """What exists of a type, by id."""
-        return {path: one for path, one in self.things.items() if one.kind == kind}
+        return {path: thing for path, thing in self.things.items() if thing.kind == kind}
 
     def invoke(self, token: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a question; Wrong for one that is not known here."""

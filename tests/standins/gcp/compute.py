@@ -90,10 +90,10 @@ class Compute:
     def environment(self) -> dict[str, str]:
         """The variables by which programs ask this one."""
         apis = ("cloudresourcemanager", "iam", "orgpolicy", "oslogin", "serviceusage")
-        found = {f"{OVERRIDE}{api.upper()}": f"{self.address}/{api}/" for api in apis}
-        found[f"{OVERRIDE}CLOUDQUOTAS"] = f"{self.address}/cloudquotas/"
-        found[f"{OVERRIDE}STORAGE"] = f"{self.address}/storage/storage/v1/"
-        return {**found, f"{OVERRIDE}COMPUTE": self.base}
+        variables = {f"{OVERRIDE}{api.upper()}": f"{self.address}/{api}/" for api in apis}
+        variables[f"{OVERRIDE}CLOUDQUOTAS"] = f"{self.address}/cloudquotas/"
+        variables[f"{OVERRIDE}STORAGE"] = f"{self.address}/storage/storage/v1/"
+        return {**variables, f"{OVERRIDE}COMPUTE": self.base}
 
     def add(self, path: str, **options: Any) -> str:
         """A resource at projects/P/zones/Z/KIND/N, a machine that runs; the path."""
@@ -131,8 +131,8 @@ class Compute:
                 instance |= {"status": "RUNNING", "lastStartTimestamp": now}
             elif instance["status"] == "STOPPING":
                 instance |= {"status": "TERMINATED", "lastStopTimestamp": now}
-        for at in self.operations:
-            self._end(at)
+        for path in self.operations:
+            self._end(path)
 
     def answer(self, request: Request) -> Answer:
         """The status and the JSON of one call."""
@@ -148,22 +148,22 @@ class Compute:
         if name in ("list", "aggregatedList"):
             return 200, self._page(request, kind, self._listed(request, kind))
         path = document("compute").methods[request.method]["path"]
-        at = (path if path.endswith("}") else path.rpartition("/")[0]).format(**request.params)
+        target = (path if path.endswith("}") else path.rpartition("/")[0]).format(**request.params)
         if kind == "zoneOperations":
-            return 200, self._operation(at)
+            return 200, self._operation(target)
         if kind != "instances":
-            return self._resource(name, kind, at)
+            return self._resource(name, kind, target)
         if name == "get":  # whoever looks: a deletion continues although nobody asks for it
             self._go_on()
-        if at not in self.instances:
+        if target not in self.instances:
             return 404, error(404, "notFound")
         if name == "get":
-            return 200, self.instances[at]
+            return 200, self.instances[target]
         if name == "getGuestAttributes":
-            items = self.attributes.get(at)
-            found = (200, {"queryValue": {"items": items}})
-            return found if items else (404, error(404, "notFound"))
-        return self._change(name, at, request)
+            items = self.attributes.get(target)
+            answer = (200, {"queryValue": {"items": items}})
+            return answer if items else (404, error(404, "notFound"))
+        return self._change(name, target, request)
 
     def other(self, request: Request) -> Answer:
         """The answer of another API."""
@@ -175,48 +175,46 @@ class Compute:
         listed = [{"metric": m, "limit": limit, "usage": used} for m, (limit, used) in rows]
         return 200, {"name": params["project"], "quotas": listed}
 
-    def _resource(self, name: str, kind: str, at: str) -> Answer:
-        ssd = {"sizeGb": "100", "type": f"{LINK}{at.partition('/disks/')[0]}/diskTypes/pd-ssd"}
-        found = self.resources.get(at) or (ssd if (kind, name) == ("disks", "get") else None)
-        if found is None:
+    def _resource(self, name: str, kind: str, path: str) -> Answer:
+        ssd = {"sizeGb": "100", "type": f"{LINK}{path.partition('/disks/')[0]}/diskTypes/pd-ssd"}
+        resource = self.resources.get(path) or (ssd if (kind, name) == ("disks", "get") else None)
+        if resource is None:
             return 404, error(404, "notFound")
         if name == "get":
-            return 200, found
+            return 200, resource
         if name != "delete":
             raise Wrong(f"the stand-in does not {name} {kind}")
-        if any(str(one.get("network")).endswith(at) for one in self.resources.values()):
+        if any(str(each.get("network")).endswith(path) for each in self.resources.values()):
             return 400, error(400, "resourceInUseByAnotherResource")
-        del self.resources[at]
-        self.deleted.append(at)
+        del self.resources[path]
+        self.deleted.append(path)
         return 200, {}
 
     def _listed(self, request: Request, kind: str) -> list[tuple[str, Body]]:
         """What a list has, each with its zone or region, or ""."""
-        wanted = request.params.get("filter", "")
+        condition = request.params.get("filter", "")
         if kind == "images":  # also deprecated ones
             states = {
                 f: {"deprecated": {"state": s}} if s else {} for f, s in self.families.items()
             }
             return [("", {"family": family, **state}) for family, state in states.items()]
         if kind in ("acceleratorTypes", "machineTypes"):
-            name = wanted.removeprefix("name=")
+            name = condition.removeprefix("name=")
             cards = {"maximumCardsPerInstance": 4} if kind == "acceleratorTypes" else {}
             zones = self.zones.get(name, N1 if "n1-" in name else ())
             return [(f"zones/{zone}", {"name": name, **cards}) for zone in zones]
         if kind == "instances":
             self._go_on()
-        found = []
-        for path, one in {**self.instances, **self.resources}.items():
-            _, project, scope, *place, own, _ = path.split("/")
+        listed = []
+        for path, resource in {**self.instances, **self.resources}.items():
+            _, project, scope, *place, of_kind, _ = path.split("/")
             where = f"{scope}/{place[0]}" if place else ""
             there = request.params.get("zone", *place or [""]) == (place or [""])[0]
-            if (
-                (project, own) == (request.params["project"], kind)
-                and there
-                and passes(wanted, one)
-            ):
-                found.append((where, one))
-        return [(where, one) for where, one in found if where not in self.unreachables]
+            of_list = (project, of_kind) == (request.params["project"], kind)
+            if of_list and there and where not in self.unreachables:
+                if passes(condition, resource):
+                    listed.append((where, resource))
+        return listed
 
     def _page(self, request: Request, kind: str, every: list[tuple[str, Body]]) -> Body:
         begin = int(request.params.get("pageToken", 0))
@@ -224,19 +222,19 @@ class Compute:
         more = {"nextPageToken": str(end)} if end < len(every) else {}
         items = every[begin:end]
         if request.method.endswith(".list"):
-            listed = [one for _, one in items]
+            listed = [item for _, item in items]
             return {**({"items": listed} if listed else {}), **more}
         scopes: Body = {"zones/nowhere1-a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}
-        for where, one in items:
-            scopes.setdefault(where, {kind: []})[kind].append(one)
+        for where, item in items:
+            scopes.setdefault(where, {kind: []})[kind].append(item)
         for zone in () if more else self.warned:
             scopes[zone] = {"warning": {"code": "UNREACHABLE"}}
         left_out = {"unreachables": [*self.unreachables]} if self.unreachables else {}
         return {"items": scopes, **left_out, **more}
 
-    def _change(self, name: str, at: str, request: Request) -> Answer:
-        instance, error_ = self.instances[at], None
-        if at in self.protected:
+    def _change(self, name: str, target: str, request: Request) -> Answer:
+        instance, error_ = self.instances[target], None
+        if target in self.protected:
             return 403, error(403, "forbidden", "refused")
         if name == "stop" and has_local_ssd(instance) and "discardLocalSsd" not in request.params:
             return 400, error(400, "badRequest", NO_DISCARD)
@@ -253,30 +251,30 @@ class Compute:
         else:
             instance["status"] = "STAGING"
         number = f"operation-{len(self.operations)}"
-        path = f"{at.partition('/instances/')[0]}/operations/{number}"
+        path = f"{target.partition('/instances/')[0]}/operations/{number}"
         self.operations[path] = {
             "name": number,
             "selfLink": LINK + path,
             "status": "RUNNING",
             "left": self.slow,
-            "deletes": at if name == "delete" else "",
+            "deletes": target if name == "delete" else "",
             "end": {"error": {"errors": [error_]}} if error_ else {},
         }
         return 200, _shown(self.operations[path])
 
     def _go_on(self) -> None:
-        for at in [at for at, one in self.operations.items() if one["deletes"]]:
-            self._operation(at)
+        for path in [path for path, operation in self.operations.items() if operation["deletes"]]:
+            self._operation(path)
 
-    def _operation(self, at: str) -> Body:
-        operation = self.operations[at]
+    def _operation(self, path: str) -> Body:
+        operation = self.operations[path]
         operation["left"] -= 1
         if operation["left"] <= 0:
-            self._end(at)
+            self._end(path)
         return _shown(operation)
 
-    def _end(self, at: str) -> None:
-        operation = self.operations[at]
+    def _end(self, path: str) -> None:
+        operation = self.operations[path]
         deleted = operation["deletes"]
         operation |= {"status": "DONE", "deletes": ""} | operation["end"]  # once: a path may return
         if self.instances.pop(deleted, None):
@@ -327,14 +325,14 @@ class Compute:
         return find(api, verb, target, body)
 
 
-def passes(wanted: str, one: Mapping[str, Any]) -> bool:
+def passes(condition: str, resource: Mapping[str, Any]) -> bool:
     """Whether a resource passes the filter of a list."""
-    if not wanted:
+    if not condition:
         return True
-    label = re.fullmatch(r"labels\.([\w-]+)(?::\*|=([\w-]+))", wanted)
+    label = re.fullmatch(r"labels\.([\w-]+)(?::\*|=([\w-]+))", condition)
     if not label:
-        raise Wrong(f"the stand-in does not know the filter {wanted}")
-    value = one.get("labels", {}).get(label[1])
+        raise Wrong(f"the stand-in does not know the filter {condition}")
+    value = resource.get("labels", {}).get(label[1])
     return value is not None and label[2] in (None, value)
 
 

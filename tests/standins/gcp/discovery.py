@@ -54,12 +54,12 @@ def find(api: str, verb: str, target: str, body: Any) -> Request:
     path, _, query = target.partition("?")
     methods = document(api).methods
     ids = [id_ for id_, method in methods.items() if method["httpMethod"] == verb]
-    found = [id_ for id_ in ids if _shape(api, id_, flat=True).fullmatch(path)]
-    if not found:
+    matching = [id_ for id_ in ids if _shape(api, id_, flat=True).fullmatch(path)]
+    if not matching:
         raise Wrong(f"{api} has no call {verb} {path}")
     # A project may be named example.com:p-1, and a method be a colon with a word.
     id_ = max(
-        found,
+        matching,
         key=lambda id_: len(
             re.sub(r"\{.*?\}", "", methods[id_].get("flatPath", methods[id_]["path"]))
         ),
@@ -67,8 +67,8 @@ def find(api: str, verb: str, target: str, body: Any) -> Request:
     matched = _shape(api, id_).fullmatch(path)
     assert matched, path
     params = {name: unquote(value) for name, value in matched.groupdict().items()}
-    given = {name: "\n".join(values) for name, values in parse_qs(query).items()}
-    request = Request(id_, {**given, **params}, body or {})
+    options = {name: "\n".join(values) for name, values in parse_qs(query).items()}
+    request = Request(id_, {**options, **params}, body or {})
     check(request)
     return request
 

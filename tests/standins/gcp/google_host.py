@@ -90,8 +90,8 @@ def metadata(host: GoogleHost) -> type[BaseHTTPRequestHandler]:
             if self.headers.get("Metadata-Flavor") != "Google":
                 self.answer(403, b"")
                 return
-            found = {"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}
-            self.answer(200, json.dumps(found).encode())
+            token = {"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}
+            self.answer(200, json.dumps(token).encode())
 
     return Metadata
 
@@ -120,8 +120,8 @@ def storage(
             passed = {n: value for n, value in self.headers.items() if n.lower() == "range"}
             request = urllib.request.Request(emulator + self.path, headers=passed)
             try:
-                with urllib.request.urlopen(request, timeout=60) as found:
-                    self.answer(found.status, found.read(), **kept(dict(found.headers)))
+                with urllib.request.urlopen(request, timeout=60) as response:
+                    self.answer(response.status, response.read(), **kept(dict(response.headers)))
             except urllib.error.HTTPError as error:
                 self.answer(error.code, error.read())
 
@@ -131,17 +131,17 @@ def storage(
 def kept(headers: dict[str, str]) -> dict[str, str]:
     """The headers that say what the content is."""
     names = ("Content-Range", "Content-Type", "ETag", "Last-Modified")
-    wanted = {name.lower() for name in names}
-    return {name: value for name, value in headers.items() if name.lower() in wanted}
+    lowered = {name.lower() for name in names}
+    return {name: value for name, value in headers.items() if name.lower() in lowered}
 
 
 def certificates(host: str, folder: Path) -> tuple[Path, Path, Path]:
     """An authority, and a certificate for a host by it with its key: rustls wants both."""
     authority, certificate, key = (folder / f"{name}.pem" for name in ("authority", "host", "key"))
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    own = ["-subj", "/CN=tests", "-keyout", str(folder / "authority.key"), "-out", str(authority)]
+    root = ["-subj", "/CN=tests", "-keyout", str(folder / "authority.key"), "-out", str(authority)]
     by = ["-CA", str(authority), "-CAkey", str(folder / "authority.key"), "-subj", f"/CN={host}"]
     by += ["-addext", f"subjectAltName=DNS:{host}", "-addext", "basicConstraints=CA:FALSE"]
-    for options in (own, [*by, "-keyout", str(key), "-out", str(certificate)]):
+    for options in (root, [*by, "-keyout", str(key), "-out", str(certificate)]):
         subprocess.run([*make, *options], check=True, capture_output=True)
     return authority, certificate, key

@@ -40,13 +40,13 @@ class Lists(Compute):
             return 200, self.policies.get(name, {})
         if method == "orgpolicy.projects.policies.getEffectivePolicy":
             rule = self.managed.get(request.params["name"].rpartition("/")[2])
-            found = {"name": request.params["name"], "spec": {"rules": [rule]}}
-            return (200, found) if rule is not None else (404, error(404, "notFound"))
+            policy = {"name": request.params["name"], "spec": {"rules": [rule]}}
+            return (200, policy) if rule is not None else (404, error(404, "notFound"))
         kind, name = method.split(".")[-2:]
         if name == "list":
             key = {"serviceAccounts": "accounts", "projects": "projects"}.get(kind, "items")
             page = self._page(
-                request, kind, [("", one) for one in self._others(kind, request.params)]
+                request, kind, [("", other) for other in self._others(kind, request.params)]
             )
             return 200, {key if k == "items" else k: value for k, value in page.items()}
         if (kind, name) == ("buckets", "get"):
@@ -61,13 +61,13 @@ class Lists(Compute):
             return [{"projectId": name, "lifecycleState": "ACTIVE"} for name in self.projects]
         if kind == "serviceAccounts":
             project = params["name"].removeprefix("projects/")
-            return [one for one in self.accounts.values() if one["projectId"] == project]
+            return [a for a in self.accounts.values() if a["projectId"] == project]
         if kind == "objects":
             return self.objects.get(params["bucket"], [])
         if kind != "buckets":
             raise Wrong(f"the stand-in does not list {kind}")
-        own = [one for one in self.buckets.values() if one["project"] == params["project"]]
-        return [{k: v for k, v in one.items() if k != "project"} for one in own]
+        buckets = [b for b in self.buckets.values() if b["project"] == params["project"]]
+        return [{k: v for k, v in bucket.items() if k != "project"} for bucket in buckets]
 
     def _delete(self, kind: str, params: Any) -> Answer:
         owner, name = (

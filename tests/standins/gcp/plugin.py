@@ -156,9 +156,9 @@ def _kind_and_name(urn: str) -> tuple[str, str]:
 
 
 def _struct(values: Mapping[str, Any]) -> struct_pb2.Struct:
-    found = struct_pb2.Struct()
-    found.update(dict(values))
-    return found
+    struct = struct_pb2.Struct()
+    struct.update(dict(values))
+    return struct
 
 
 def _plain(struct: struct_pb2.Struct) -> dict[str, Any]:

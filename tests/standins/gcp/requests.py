@@ -30,8 +30,8 @@ class Taken:
 
     def only(self, **names: str) -> dict[str, Any]:
         """A body's property for each input that there is: only(toName="fromName")."""
-        found = {to: self.take(name) for to, name in names.items()}
-        return {to: value for to, value in found.items() if value is not None}
+        values = {to: self.take(name) for to, name in names.items()}
+        return {to: value for to, value in values.items() if value is not None}
 
     def inner(self, name: str) -> Taken:
         """An object inside, to take from it."""
@@ -40,7 +40,7 @@ class Taken:
     def each(self, name: str) -> list[Taken]:
         """The objects of a list inside."""
         return [
-            Taken(one, f"{self.where}.{name}[{n}]") for n, one in enumerate(self.take(name) or [])
+            Taken(each, f"{self.where}.{name}[{n}]") for n, each in enumerate(self.take(name) or [])
         ]
 
     def done(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _firewall(inputs: Taken) -> Request:
     )
     for to, name in (("allowed", "allows"), ("denied", "denies")):
         if rules := inputs.each(name):
-            body[to] = [one.done(one.only(IPProtocol="protocol", ports="ports")) for one in rules]
+            body[to] = [r.done(r.only(IPProtocol="protocol", ports="ports")) for r in rules]
     if ("allowed" in body) == ("denied" in body):
         raise Wrong(f"{inputs.where}: a rule allows, or it denies")
     if not body.get("sourceRanges") and not body.get("sourceTags"):
@@ -100,9 +100,9 @@ def _instance(inputs: Taken) -> Request:
     body = {
         **inputs.only(name="name", labels="labels"),
         "machineType": f"{zone}/machineTypes/{inputs.take('machineType')}",
-        "guestAccelerators": [_cards(one, zone) for one in inputs.each("guestAccelerators")],
+        "guestAccelerators": [_cards(cards, zone) for cards in inputs.each("guestAccelerators")],
         "disks": [_disk(inputs.inner("bootDisk"), zone)],
-        "networkInterfaces": [_interface(one) for one in inputs.each("networkInterfaces")],
+        "networkInterfaces": [_interface(each) for each in inputs.each("networkInterfaces")],
         "scheduling": _scheduling(inputs.inner("scheduling")),
         "shieldedInstanceConfig": _shielded(inputs.inner("shieldedInstanceConfig")),
         "metadata": {
@@ -134,8 +134,8 @@ def _disk(inputs: Taken, zone: str) -> dict[str, Any]:
 
 def _interface(inputs: Taken) -> dict[str, Any]:
     body = inputs.only(subnetwork="subnetwork", nicType="nicType")
-    given = inputs.each("accessConfigs")
-    body["accessConfigs"] = [one.done({"type": "ONE_TO_ONE_NAT"}) for one in given]
+    configs = inputs.each("accessConfigs")
+    body["accessConfigs"] = [config.done({"type": "ONE_TO_ONE_NAT"}) for config in configs]
     return inputs.done(body)
 
 
@@ -193,7 +193,7 @@ def _bucket(inputs: Taken) -> Request:
         },
         "softDeletePolicy": kept.done({"retentionDurationSeconds": seconds}),
         "versioning": versions.done(versions.only(enabled="enabled")),
-        "lifecycle": {"rule": [_lifecycle(one) for one in inputs.each("lifecycleRules")]},
+        "lifecycle": {"rule": [_lifecycle(rule) for rule in inputs.each("lifecycleRules")]},
     }
     project = inputs.take("project")
     return Request("storage.buckets.insert", {"project": project}, inputs.done(body))

@@ -69,11 +69,11 @@ class Rest(Compute):
         if api != "cloudquotas":
             return super().find(api, verb, target, body)
         path, _, query = target.partition("?")
-        method, found = REQUEST if verb == "PATCH" else PREFERENCES, QUOTAS.fullmatch(path)
-        given = dict(parse.parse_qsl(query))
-        if not found or given.keys() - KNOWN[method]:
+        method, match = REQUEST if verb == "PATCH" else PREFERENCES, QUOTAS.fullmatch(path)
+        options = dict(parse.parse_qsl(query))
+        if not match or options.keys() - KNOWN[method]:
             raise Wrong(f"there is no {verb} {target}")
-        return Request(method, {**given, **found.groupdict()}, body or {})
+        return Request(method, {**options, **match.groupdict()}, body or {})
 
     def other(self, request: Request) -> Answer:
         """As Compute."""
@@ -83,7 +83,7 @@ class Rest(Compute):
         if request.method == REQUEST:
             return 200, self._request(request.body, request.params)
         if request.method == PREFERENCES:
-            page = self._page(request, "", [("", one) for one in self.preferences])
+            page = self._page(request, "", [("", preference) for preference in self.preferences])
             return 200, {"quotaPreferences" if k == "items" else k: v for k, v in page.items()}
         if request.method == "serviceusage.services.batchGet":
             return 200, self._services(request.params)
@@ -109,14 +109,14 @@ class Rest(Compute):
         assert body["contactEmail"], "an increase needs it"
         assert params["allowMissing"] == "true" and "updateMask" not in params
         assert body["name"].endswith(f"/quotaPreferences/{params['name']}")
-        what = ("service", "quotaId", "dimensions")
-        same = [one for one in self.preferences if all(one[key] == body[key] for key in what)]
-        named = [one for one in self.preferences if one["name"] == body["name"]]
+        keys = ("service", "quotaId", "dimensions")
+        same = [each for each in self.preferences if all(each[key] == body[key] for key in keys)]
+        named = [each for each in self.preferences if each["name"] == body["name"]]
         assert same == named, "there is one for this quota, or this name is that of another"
         kept = same[0] if same else {"quotaConfig": {}}
-        kept |= {key: body[key] for key in ("name", *what)}
+        kept |= {key: body[key] for key in ("name", *keys)}
         kept["quotaConfig"] |= body["quotaConfig"]
-        self.preferences = [*(one for one in self.preferences if one is not kept), kept]
+        self.preferences = [*(each for each in self.preferences if each is not kept), kept]
         return {**kept, "reconciling": True}
 
     def _profile(self, params: Mapping[str, str]) -> Any:

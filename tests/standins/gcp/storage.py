@@ -121,9 +121,9 @@ class Store:
         for name in CALLS:
             output = document("storage").methods[f"storage.{name}"]
             shape = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", f"/storage/v1/{output['path']}")
-            found = re.fullmatch(shape, path)
-            if found and output["httpMethod"] == method:
-                params = {k: unquote(v) for k, v in found.groupdict().items()} | query
+            match = re.fullmatch(shape, path)
+            if match and output["httpMethod"] == method:
+                params = {k: unquote(v) for k, v in match.groupdict().items()} | query
                 check(Request(output["id"], params, body))
                 return name, params
         raise AssertionError(f"no call {method} {path}")
@@ -165,8 +165,8 @@ class Store:
             return error(403, "retentionPolicyNotMet", self.held[name])
         if generation:
             self.buckets[bucket].remove(versions[0])
-        for one in self.live(bucket, name) if not generation else []:
-            one["timeDeleted"] = "2026-11-21T00:00:00Z"
+        for version in self.live(bucket, name) if not generation else []:
+            version["timeDeleted"] = "2026-11-21T00:00:00Z"
         return Answer(204)
 
     def _batch(self, headers: Headers, body: bytes) -> Answer:
@@ -174,13 +174,13 @@ class Store:
         self.batches.append(len(calls))
         assert 0 < len(calls) <= 100, "a batch has at most 100 calls"
         lines = []
-        for part in calls:
-            line = bytes(part.get_payload(decode=True)).decode().splitlines()[0]
+        for call in calls:
+            line = bytes(call.get_payload(decode=True)).decode().splitlines()[0]
             method, target, version = line.split(" ")
-            assert version == "HTTP/1.1" and part.get_content_type() == "application/http"
+            assert version == "HTTP/1.1" and call.get_content_type() == "application/http"
             path, query = urlsplit(target).path, dict(parse_qsl(urlsplit(target).query))
             answer = self._call(method, path, query)
-            lines.append((part.get("Content-ID", ""), answer))
+            lines.append((call.get("Content-ID", ""), answer))
         return Answer(200, packed(lines), {"Content-Type": "multipart/mixed; boundary=batch_x="})
 
     def _upload(
@@ -258,14 +258,14 @@ class Store:
         return server
 
 
-def place(one: Mapping[str, Any]) -> list[str]:
+def place(version: Mapping[str, Any]) -> list[str]:
     """Where a version stands in a listing."""
-    return [one["name"], one["generation"]]
+    return [version["name"], version["generation"]]
 
 
-def shown(one: Mapping[str, Any]) -> dict[str, Any]:
+def shown(version: Mapping[str, Any]) -> dict[str, Any]:
     """An object as the API shows it."""
-    return {"kind": "storage#object"} | {k: v for k, v in one.items() if k != "data"}
+    return {"kind": "storage#object"} | {k: v for k, v in version.items() if k != "data"}
 
 
 def json_answer(status: int, values: dict[str, Any], fields: str | None = None) -> Answer:
@@ -280,16 +280,16 @@ def chosen(output: Mapping[str, Any], fields: str) -> Iterator[tuple[str, Any]]:
     """What a selector of fields leaves."""
     for name, inner in re.findall(r"(\w+)(?:\(([^)]*)\))?", fields):
         if name in output and inner:
-            wanted = inner.split(",")
-            yield name, [{k: one[k] for k in wanted if k in one} for one in output[name]]
+            keys = inner.split(",")
+            yield name, [{k: item[k] for k in keys if k in item} for item in output[name]]
         elif name in output:
             yield name, output[name]
 
 
 def error(status: int, reason: str, message: str) -> Answer:
     """A refusal, as the API words it."""
-    one = {"message": message, "domain": "global", "reason": reason}
-    return json_answer(status, {"error": {"code": status, "message": message, "errors": [one]}})
+    cause = {"message": message, "domain": "global", "reason": reason}
+    return json_answer(status, {"error": {"code": status, "message": message, "errors": [cause]}})
 
 
 def parts(content_type: str, body: bytes) -> Iterator[Any]:

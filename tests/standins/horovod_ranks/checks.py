@@ -28,7 +28,7 @@ def refused(*parts: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        assert all(part in str(error) for part in parts), error
+        assert all(text in str(error) for text in parts), error
     else:
         raise AssertionError(f"not refused: {parts}")
 
@@ -332,10 +332,10 @@ def check_load_model(hvd: Any, rank: int, folder: Path) -> None:
         plain, loaded = keras.models.load_model(path), hvd.load_model(str(path))
         assert type(plain.optimizer) is keras.optimizers.SGD
         slots = [model.optimizer.variables, loaded.optimizer.variables]
-        assert difference(*[[item.numpy() for item in one] for one in slots]) == 0
+        assert difference(*[[item.numpy() for item in each] for each in slots]) == 0
         loaded.run_eagerly = True
-        for one in (model, loaded):  # Keras does not restore the plain one's optimizer from .h5
-            one.fit(**arguments)
+        for each in (model, loaded):  # Keras does not restore the plain one's optimizer from .h5
+            each.fit(**arguments)
         assert difference(weights_of(model), weights_of(loaded)) < 1e-6
         weights = gathered(hvd, loaded.trainable_variables)
         assert np.array_equal(*weights)
@@ -415,7 +415,7 @@ def check_collectives(hvd: Any, rank: int, folder: Path) -> None:
     sent = tape_hvd.broadcast_object({"rank": rank}, 1)
     tape_hvd.broadcast_variables([variable], 1, inplace=True)
     assert total.tolist() == [3.0, 6.0] and both.tolist() == [1.0, 2.0, 2.0, 4.0]
-    assert [one.numpy().tolist() for one in several] == [[1.5, 3.0]] * 2
+    assert [each.numpy().tolist() for each in several] == [[1.5, 3.0]] * 2
     assert root.tolist() == variable.numpy().tolist() == [2.0, 4.0] and sent == {"rank": 1}
 
 

@@ -198,7 +198,7 @@ def loop(training: Training) -> list[list[Any]]:
         for rank, model in enumerate(models):
             batch = inputs[step % STEPS, rank], targets[step % STEPS, rank]
             slopes = gradients(model, *batch)
-            sums[rank] = [total + one for total, one in zip(sums[rank], slopes, strict=True)]
+            sums[rank] = [total + slope for total, slope in zip(sums[rank], slopes, strict=True)]
         if (step + 1) % training.passes:
             for optimizer in optimizers:
                 optimizer.iterations.assign_add(1)
@@ -232,7 +232,7 @@ def combined(training: Training, sums: Sequence[Sequence[Any]], rank: int) -> li
             scales = training.options(Constants, None).get("scale_local_gradients", True)
             value = sums[rank][index] / (RANKS if scales else 1)
         else:
-            value = sum(one[index] for one in sums) / divisor
+            value = sum(each[index] for each in sums) / divisor
         results.append(tf.constant(value / (training.passes if training.average else 1)))
     return results
 

@@ -59,37 +59,37 @@ def differences(folder: Path, name: str) -> list[str]:
     numbers = sorted(path.stem.rpartition("-")[2] for path in folder.glob(f"{name}-[0-9].npz"))
     ranks = {f"rank {number}": outcome(folder, name, number) for number in numbers}
     lines = [] if ranks else [f"{name}: no rank has an outcome"]
-    for rank, left in ranks.items():
-        lines += [f"{name}: {line} of {rank}" for line in unequal(case, left, alone)]
-        if left.values["history"] != ranks["rank 0"].values["history"] and case.finite:
+    for rank, ours in ranks.items():
+        lines += [f"{name}: {line} of {rank}" for line in unequal(case, ours, alone)]
+        if ours.values["history"] != ranks["rank 0"].values["history"] and case.finite:
             lines.append(f"{name}: the history of {rank} is not that of rank 0")
     return lines
 
 
-def unequal(case: Case, left: Outcome, alone: Outcome) -> list[str]:
+def unequal(case: Case, ours: Outcome, alone: Outcome) -> list[str]:
     """What a process left that is not what the one process left, within the case's tolerance."""
     lines = []
     # Moving averages are those of each replica, and so are the evaluations with them.
     kinds = ("trainable",) if case.model == "normalized" else ("weight", "predictions")
     for key, expected in alone.arrays.items():
         if key.startswith(kinds):
-            value = left.arrays[key]
+            value = ours.arrays[key]
             error = np.nanmax(np.abs(value - expected))
             if not error <= case.tolerance or (np.isnan(value) != np.isnan(expected)).any():
                 lines.append(f"{key} (error {error:.1e})")
     for key in ("iterations",) if case.mirrored else ("iterations", "calls"):
-        if left.values[key] != alone.values[key]:
-            lines.append(f"{key} ({left.values[key]}, not {alone.values[key]})")
+        if ours.values[key] != alone.values[key]:
+            lines.append(f"{key} ({ours.values[key]}, not {alone.values[key]})")
     if case.finite:
         limit = max(case.tolerance, 1e-4)
-        pairs = zip(numbers_of(case, left), numbers_of(case, alone), strict=True)
+        pairs = zip(numbers_of(case, ours), numbers_of(case, alone), strict=True)
         lines += [f"{key} ({a}, not {b})" for (key, a), (_, b) in pairs if abs(a - b) > limit]
     return lines
 
 
-def numbers_of(case: Case, left: Outcome) -> list[tuple[str, float]]:
+def numbers_of(case: Case, trained: Outcome) -> list[tuple[str, float]]:
     """Each number of the history and of the evaluation, with its name."""
-    history, evaluation = left.values["history"], left.values["evaluation"]
+    history, evaluation = trained.values["history"], trained.values["evaluation"]
     rows = [(key, value) for key, values in sorted(history.items()) for value in values]
     rows += [("evaluation", value) for _, value in sorted(evaluation.items())]
     moving = ("val_", "evaluation") if case.model == "normalized" else ()

@@ -68,7 +68,7 @@ def launch(
     """Train one after the other, in the same processes; `chiefs` of the workers are chief. `python`
     is another runtime's than that of the fixture `runtime_python`."""
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = [job(folder / name, strategy, one, processes) for name, one in trainings.items()]
+    jobs = [job(folder / name, strategy, each, processes) for name, each in trainings.items()]
     (folder / "jobs.json").write_text(json.dumps(jobs))
     environment = {
         **{name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
@@ -80,7 +80,7 @@ def launch(
     }
     texts = run_together(commands(strategy, processes, chiefs), folder, environment)
     outcomes = {name: outcome(folder / name, processes) for name in trainings}
-    assert all(one.outputs for one in outcomes.values()), texts
+    assert all(each.outputs for each in outcomes.values()), texts
     return outcomes
 
 
@@ -121,13 +121,13 @@ def commands(strategy: str, processes: int, chiefs: int = 0) -> list[Command]:
         mpirun = ["mpirun", "--bind-to", "none", "--map-by", "slot", "--oversubscribe"]
         mpirun += ["-mca", "mpi_yield_when_idle", "1"]  # as runs do
         return [([*mpirun, "-np", str(processes), *probe], root)]
-    own: Sequence[dict[str, str]] = [{}]
+    configs: Sequence[dict[str, str]] = [{}]
     if strategy == "multiworker":
-        own = tf_configs({"chief": chiefs, "worker": processes - chiefs})
-        own[-1]["PROBE_RESULTS"] = ELSEWHERE  # relative to the folder where it runs
+        configs = tf_configs({"chief": chiefs, "worker": processes - chiefs})
+        configs[-1]["PROBE_RESULTS"] = ELSEWHERE  # relative to the folder where it runs
     if strategy == "parameter-server":
-        own = tf_configs({"chief": 1, "ps": 1, "worker": 2})
-    return [([*probe, str(number)], part) for number, part in enumerate(own)]
+        configs = tf_configs({"chief": 1, "ps": 1, "worker": 2})
+    return [([*probe, str(number)], config) for number, config in enumerate(configs)]
 
 
 def tf_configs(counts: dict[str, int]) -> list[dict[str, str]]:
@@ -149,12 +149,12 @@ def run_together(started: list[Command], folder: Path, environment: dict[str, st
         subprocess.Popen(
             command,
             cwd=folder,
-            env={**environment, **own},
+            env={**environment, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for command, own in started
+        for command, variables in started
     ]
     try:
         return [process.communicate(timeout=900)[0] for process in processes]

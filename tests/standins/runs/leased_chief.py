@@ -89,8 +89,8 @@ class Chief:
         """More of them than the limit since the last beat, or sign of life; False if there are none
         any more."""
         with contextlib.suppress(FileNotFoundError):
-            at = held.now() - HOLD - 10
-            os.utime(self.folder / file, (at, at))
+            past = held.now() - HOLD - 10
+            os.utime(self.folder / file, (past, past))
             return True
         return False
 

@@ -12,7 +12,7 @@ from railhead.documents.runs.manifest import Manifest
 
 def manifest(folder: Path | str) -> dict[str, Any]:
     """All files of the run with their bytes and sha256."""
-    found = Listing(str(folder))
-    files = tuple(entry_of(str(folder), path) for path, _ in found.files)
-    document: dict[str, Any] = encode(Manifest(files, tuple(found.skipped)))
+    listing = Listing(str(folder))
+    files = tuple(entry_of(str(folder), path) for path, _ in listing.files)
+    document: dict[str, Any] = encode(Manifest(files, tuple(listing.skipped)))
     return document

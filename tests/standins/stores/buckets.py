@@ -29,7 +29,7 @@ class OnS3:
     def names(self) -> list[str]:
         """The names of all objects that are there now."""
         listed = self.client.list_objects_v2(Bucket="results-b").get("Contents", [])
-        return sorted(one["Key"] for one in listed)
+        return sorted(item["Key"] for item in listed)
 
     def flip(self, name: str) -> None:
         """Change one bit of an object, as another program might."""

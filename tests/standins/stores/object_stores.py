@@ -91,14 +91,14 @@ class S3(Store):
 
     def versions(self, bucket: str) -> list[Version]:
         pages = self.client.get_paginator("list_object_versions").paginate(Bucket=bucket)
-        listed = [one for page in pages for one in page.get("Versions", ())]
+        listed = [item for page in pages for item in page.get("Versions", ())]
         return [
-            Version(one["Key"], one["VersionId"], one["IsLatest"], self._tags(bucket, one))
-            for one in listed
+            Version(item["Key"], item["VersionId"], item["IsLatest"], self._tags(bucket, item))
+            for item in listed
         ]
 
-    def _tags(self, bucket: str, one: dict[str, Any]) -> dict[str, str]:
-        where = {"Bucket": bucket, "Key": one["Key"], "VersionId": one["VersionId"]}
+    def _tags(self, bucket: str, item: dict[str, Any]) -> dict[str, str]:
+        where = {"Bucket": bucket, "Key": item["Key"], "VersionId": item["VersionId"]}
         tags = self.client.get_object_tagging(**where)["TagSet"]
         return {tag["Key"]: tag["Value"] for tag in tags}
 
@@ -136,12 +136,12 @@ class Gcs(Store):
         }
         return [
             Version(
-                one["name"],
-                one["generation"],
-                current.get(one["name"]) == one["generation"],
-                {"customTime": one["customTime"]} if "customTime" in one else {},
+                item["name"],
+                item["generation"],
+                current.get(item["name"]) == item["generation"],
+                {"customTime": item["customTime"]} if "customTime" in item else {},
             )
-            for one in listed["items"]
+            for item in listed["items"]
         ]
 
     def remove_version(self, bucket: str, version: Version) -> None:
@@ -160,8 +160,8 @@ class Gcs(Store):
 
     def names(self, bucket: str, prefix: str = "") -> list[str]:
         query = urllib.parse.urlencode({"prefix": prefix})
-        found = json.loads(self._call("GET", f"/storage/v1/b/{bucket}/o?{query}"))
-        return sorted(item["name"] for item in found.get("items", []))
+        listed = json.loads(self._call("GET", f"/storage/v1/b/{bucket}/o?{query}"))
+        return sorted(item["name"] for item in listed.get("items", []))
 
     def _object(self, bucket: str, name: str) -> str:
         return f"/storage/v1/b/{bucket}/o/{urllib.parse.quote(name, safe='')}"

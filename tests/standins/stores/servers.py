@@ -91,14 +91,14 @@ def free_ports(count: int) -> list[int]:
     ports (from 32768) that Linux gives to connections and to whoever binds port 0, and no other
     process of tests gets a port that this one has had.
     """
-    found: list[int] = []
+    ports: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        if len(found) == count:
+        if len(ports) == count:
             break
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             claim(port)
-            found.append(port)
-    return found
+            ports.append(port)
+    return ports
 
 
 def claim(port: int) -> None:

@@ -84,12 +84,12 @@ class Proxy(BaseHTTPRequestHandler):
         headers = {k: v for k, v in self.headers.items() if k.lower() not in HOP_BY_HOP}
         upstream.request(method, path, body, headers)
         answer = upstream.getresponse()
-        found = {k: v for k, v in answer.getheaders() if k.lower() not in HOP_BY_HOP}
+        kept = {k: v for k, v in answer.getheaders() if k.lower() not in HOP_BY_HOP}
         if method == "HEAD":
-            found["Content-Length"] = answer.getheader("Content-Length", "0")
+            kept["Content-Length"] = answer.getheader("Content-Length", "0")
         content = answer.read()
         upstream.close()
-        return answer.status, found, content
+        return answer.status, kept, content
 
     def forward(self, path: str, body: bytes | None) -> None:
         status, headers, content = self.send(path, body, self.command)
