@@ -47,8 +47,8 @@ def weights_losses_and_averages_are_those_of_fit(folder: Path) -> None:
     assert_history(outcome, history)
     assert_weights(outcome, model)
     exported = keras.models.load_model(folder / "whole/model.keras")
-    for one, other in zip(exported.get_weights(), outcome.weights, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, second in zip(exported.get_weights(), outcome.weights, strict=True):
+        np.testing.assert_array_equal(first, second)
     assert_further_metrics(outcome, model, settings)
     cut(folder / "whole", folder / "cut", 6)  # the first step of epoch 2
     same(trained(folder / "cut", **settings), outcome, 1e-7)
@@ -59,17 +59,17 @@ def assert_further_metrics(outcome: Any, model: Any, settings: Any) -> None:
     shares = keras.ops.softmax(model(x))
     top = keras.metrics.SparseTopKCategoricalAccuracy(2)
     area = keras.metrics.AUC(multi_label=True)
-    wanted = {"top_2": top(y, shares), "auc": area(np.eye(CLASSES)[y], shares)}
-    wanted["distance"] = 1 - np.asarray(shares)[np.arange(len(y)), y].mean()
+    expected = {"top_2": top(y, shares), "auc": area(np.eye(CLASSES)[y], shares)}
+    expected["distance"] = 1 - np.asarray(shares)[np.arange(len(y)), y].mean()
     again = evaluated(
         outcome.folder / "again",
         outcome.folder / "model.keras",
         data_folders={"test": outcome.folder.parent / "validation"},
         **{**LEVEL, **settings},
     )
-    for name, value in wanted.items():
-        for found in (outcome.evaluation[name], outcome.epochs[-1][f"val_{name}"], again[name]):
-            np.testing.assert_allclose(found, float(value), rtol=1e-5, err_msg=name)
+    for name, value in expected.items():
+        for scores in (outcome.evaluation[name], outcome.epochs[-1][f"val_{name}"], again[name]):
+            np.testing.assert_allclose(scores, float(value), rtol=1e-5, err_msg=name)
     np.testing.assert_allclose(again["loss"], outcome.evaluation["loss"], rtol=1e-6)
 
 
@@ -78,9 +78,9 @@ def a_binary_task_has_the_loss_of_fit(folder: Path) -> None:
     x, labels = TRAIN[0], TRAIN[1] % 2
     settings: dict[str, Any] = dict(task="binary", label_smoothing=0.2, class_weights="1,4")
     with folder_with(folder / "d", x=x, y=labels) as source:
-        given = {"train": source, "validation": source}
+        sources = {"train": source, "validation": source}
         settings |= {**LEVEL, "optimizer": "sgd", "metrics": "auc,Precision", "steps": 1}
-        outcome = run(folder / "r", data_folders=given, mirrored=True, **settings, epochs=1)
+        outcome = run(folder / "r", data_folders=sources, mirrored=True, **settings, epochs=1)
     logits = outcome.training.model(x).numpy()
     loss = keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=0.2)
     np.testing.assert_allclose(

@@ -58,7 +58,7 @@ def a_column_of_a_table_may_be_the_factors_of_its_samples(folder: Path) -> None:
     data = splits.load(config, {"train": DataSource(str(folder))})
     assert data.train.columns == ("a",) and data.inputs.shape == (1,)
     rows = np.concatenate(
-        [np.c_[part.values, part.factors] for part in (data.train, data.validation)]
+        [np.c_[samples.values, samples.factors] for samples in (data.train, data.validation)]
     )
     assert sorted(map(tuple, rows.tolist())) == [(1, 2), (3, 0), (5, 1), (7, 4)]
     (folder / "t.csv").write_text("a,w,label\n1,2,x\n3,-1,y\n")

@@ -24,13 +24,13 @@ from training.results import Progress
 
 @case
 def exports_give_the_same_outputs_and_hold_the_settings(folder: Path) -> None:
-    found = run(folder, export="on", model="cnn", epochs=1)
-    inputs = found.training.data.validation.values[:3]
-    wanted = found.training.model(inputs).numpy()
+    outcome = run(folder, export="on", model="cnn", epochs=1)
+    inputs = outcome.training.data.validation.values[:3]
+    expected = outcome.training.model(inputs).numpy()
     loaded = keras.models.load_model(folder / "model.keras")
-    np.testing.assert_allclose(loaded(inputs).numpy(), wanted, atol=1e-5)
+    np.testing.assert_allclose(loaded(inputs).numpy(), expected, atol=1e-5)
     served = tf.saved_model.load(str(folder / "saved_model"))
-    np.testing.assert_allclose(served.serve(inputs).numpy(), wanted, atol=1e-5)
+    np.testing.assert_allclose(served.serve(inputs).numpy(), expected, atol=1e-5)
     texts = [
         zipfile.ZipFile(folder / "model.keras").read("training.json"),
         (folder / "saved_model/assets.extra/training.json").read_bytes(),
@@ -50,9 +50,9 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
         folder_with(folder / "t", x=x, y=(x[:, 0] > 0).astype(int)) as train,
         folder_with(folder / "v", x=x, y=(x[:, 0] < 0).astype(int)) as validation,
     ):
-        given: dict[str, Any] = dict(data="numpy", **level)
-        given["data_folders"] = {"train": train, "validation": validation}
-        stopping: dict[str, Any] = {**given, "epochs": 9, "early_stopping": 3}
+        settings: dict[str, Any] = dict(data="numpy", **level)
+        settings["data_folders"] = {"train": train, "validation": validation}
+        stopping: dict[str, Any] = {**settings, "epochs": 9, "early_stopping": 3}
         last = run(folder / "last", **stopping, restore_best="off")
         keeping: dict[str, Any] = dict(checkpoint_steps=2, checkpoint_keep=99, global_batch=16)
         alone = run(folder / "alone", **keeping, **stopping)
@@ -63,12 +63,12 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
         short = run(folder / "short", checkpoint_steps=2, **{**stopping, "epochs": 1})
     with np.load(folder / "alone/checkpoints/step-00000004/state.npz") as stored:
         first = [stored[f"arr_{index}"] for index in range(len(alone.weights))]
-    for found in (alone, two, resumed, short):
-        assert_exported(found, first, alone.epochs[0]["val_loss"])
+    for outcome in (alone, two, resumed, short):
+        assert_exported(outcome, first, alone.epochs[0]["val_loss"])
     assert_exported(last, last.weights, last.epochs[-1]["val_loss"])
-    assert [len(found.epochs) for found in (alone, two, last)] == [4, 4, 4]
+    assert [len(outcome.epochs) for outcome in (alone, two, last)] == [4, 4, 4]
     assert "from step 6" in resumed.line and "from step 6" in short.line
-    epochs = [found.evaluation["epoch"] for found in (alone, two, resumed, last)]
+    epochs = [outcome.evaluation["epoch"] for outcome in (alone, two, resumed, last)]
     assert epochs == [1, 1, 1, 4]
     assert last.evaluation["loss"] > alone.evaluation["loss"]
 
@@ -76,8 +76,8 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
 def assert_exported(outcome: Any, weights: list[Any], loss: float) -> None:
     """The exported model has these weights, and the evaluation is that model's."""
     exported = keras.models.load_model(outcome.folder / "model.keras").get_weights()
-    for one, other in zip(exported, weights, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    for first, second in zip(exported, weights, strict=True):
+        np.testing.assert_allclose(first, second, atol=1e-6)
     np.testing.assert_allclose(outcome.evaluation["loss"], loss, rtol=1e-5)
 
 
@@ -87,16 +87,16 @@ def a_model_is_exported_before_test_data_is_read(folder: Path) -> None:
     image_folder(folder / "test", count=12)
     whole = (folder / "test/bee/3.png").read_bytes()
     (folder / "test/bee/3.png").write_bytes(b"no image")
-    given: dict[str, Any] = dict(data="images", image_size=8, epochs=1, checkpoint_steps=2)
-    given["data_folders"] = {"train": folder / "images", "test": folder / "test"}
+    settings: dict[str, Any] = dict(data="images", image_size=8, epochs=1, checkpoint_steps=2)
+    settings["data_folders"] = {"train": folder / "images", "test": folder / "test"}
     with refused("test/bee/3.png is not an image"):
-        run(folder / "r", **given)
+        run(folder / "r", **settings)
     weights = keras.models.load_model(folder / "r/model.keras").get_weights()
-    found, _ = Checkpoints(folder / "r/checkpoints").newest()
-    assert found is not None and found.position.done
-    np.testing.assert_array_equal(weights[0], found.arrays[0])
+    newest, _ = Checkpoints(folder / "r/checkpoints").newest()
+    assert newest is not None and newest.position.done
+    np.testing.assert_array_equal(weights[0], newest.arrays[0])
     (folder / "test/bee/3.png").write_bytes(whole)
-    assert run(folder / "r", **given).evaluation["split"] == "test"
+    assert run(folder / "r", **settings).evaluation["split"] == "test"
 
 
 @case
@@ -107,15 +107,15 @@ def tables_are_for_regression_and_binary_too(folder: Path) -> None:
         settings: dict[str, Any] = dict(
             data="numpy", model="mlp", data_folders={"train": source}, epochs=15
         )
-        found = run(folder / "1", task="regression", **settings)
-        assert found.evaluation["mae"] < 1 and found.evaluation["accuracy"] is None
-        assert found.epochs[-1]["val_mae"] == float(f"{found.evaluation['mae']:.6g}")
+        outcome = run(folder / "1", task="regression", **settings)
+        assert outcome.evaluation["mae"] < 1 and outcome.evaluation["accuracy"] is None
+        assert outcome.epochs[-1]["val_mae"] == float(f"{outcome.evaluation['mae']:.6g}")
     with folder_with(folder / "b", x=x, y=(x[:, 0] > 0).astype(int)) as source:
         settings["data_folders"] = {"train": source, "test": source}
-        found = run(folder / "2", task="binary", **settings)
-        assert found.evaluation["accuracy"] > 0.9 and found.evaluation["split"] == "test"
-        assert np.shape(found.evaluation["confusion"]) == (2, 2)
-        assert found.evaluation["samples"] == 200
+        outcome = run(folder / "2", task="binary", **settings)
+        assert outcome.evaluation["accuracy"] > 0.9 and outcome.evaluation["split"] == "test"
+        assert np.shape(outcome.evaluation["confusion"]) == (2, 2)
+        assert outcome.evaluation["samples"] == 200
 
 
 @case
@@ -127,16 +127,16 @@ def texts_are_learned(folder: Path) -> None:
     settings: dict[str, Any] = dict(
         data="imdb", task="binary", model="text", text_length=16, vocabulary=500
     )
-    found = run(
+    outcome = run(
         folder / "r", data_folders={"train": folder / "t"}, epochs=15, mirrored=True, **settings
     )
-    assert found.evaluation["accuracy"] == 1
+    assert outcome.evaluation["accuracy"] == 1
 
 
 @case
 def curves_are_written_for_tensorboard(folder: Path) -> None:
     with replaced(Progress, INTERVAL=0.0):  # a report after each step
-        found = run(folder, profile_from=3, profile_steps=2)
+        outcome = run(folder, profile_from=3, profile_steps=2)
     (events,) = (folder / "tensorboard").glob("events.*")
     steps, values = defaultdict(list), {}
     for event in tf.compat.v1.train.summary_iterator(str(events)):
@@ -147,7 +147,7 @@ def curves_are_written_for_tensorboard(folder: Path) -> None:
     assert steps["loss"] == steps["learning_rate"] == every
     assert steps["samples_per_s"] == every[1:], "the first step compiles"
     assert steps["accuracy"] == steps["val_loss"] == ends
-    for step, epoch in zip(ends, found.epochs, strict=True):
+    for step, epoch in zip(ends, outcome.epochs, strict=True):
         for name in ("loss", "learning_rate"):
             np.testing.assert_allclose(values[name, step], epoch[name], rtol=1e-5)
     assert list((folder / "tensorboard/plugins/profile").glob("*/*.xplane.pb"))
@@ -176,6 +176,6 @@ def curves_have_each_step_once_after_a_restart(folder: Path) -> None:
                 count += value.tag == "loss" and event.step in points["loss"]
                 points[value.tag][event.step] = float(tf.make_ndarray(value.tensor))
     assert count == 0, "a step was there already"
-    wanted = {**dict.fromkeys(range(1, 50), 1.0), **dict.fromkeys(range(50, 90), 2.0)}
-    wanted |= dict.fromkeys(range(90, 131), 3.0)
-    assert points == {"loss": wanted, "accuracy": wanted}
+    expected = {**dict.fromkeys(range(1, 50), 1.0), **dict.fromkeys(range(50, 90), 2.0)}
+    expected |= dict.fromkeys(range(90, 131), 3.0)
+    assert points == {"loss": expected, "accuracy": expected}

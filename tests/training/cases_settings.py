@@ -26,12 +26,12 @@ def accumulation_and_xla_make_the_same_model(folder: Path) -> None:
     """Also of a model with a regularizer, which counts once per step."""
     settings: dict[str, Any] = dict(optimizer="sgd", global_batch=16, learning_rate=0.1, steps=6)
     with own_model(regularized):
-        wanted = run(folder / "plain", **settings)
+        plain = run(folder / "plain", **settings)
         xla = run(folder / "xla", xla="on", **settings)
-        same(run(folder / "parts", accumulation=3, **settings), wanted)
-        same(run(folder / "both", accumulation=5, xla="on", mirrored=True, **settings), wanted)
-    same(xla, wanted)
-    assert not is_compiled(wanted) and is_compiled(xla)
+        same(run(folder / "parts", accumulation=3, **settings), plain)
+        same(run(folder / "both", accumulation=5, xla="on", mirrored=True, **settings), plain)
+    same(xla, plain)
+    assert not is_compiled(plain) and is_compiled(xla)
 
 
 def is_compiled(outcome: Any) -> bool:
@@ -50,18 +50,18 @@ def normalized(inputs: Any, outputs: int, config: Any) -> Any:
 def moving_averages_move_once_per_step_and_not_by_padding(folder: Path) -> None:
     """The layer sees the inputs themselves: their means do not depend on how a batch is cut."""
     with own_model(normalized):
-        wanted = run(folder / "plain")
+        plain = run(folder / "plain")
         parts = run(folder / "parts", accumulation=3)
         settings: dict[str, Any] = dict(global_batch=199, checkpoint_steps=1, checkpoint_keep=3)
         run(folder / "idle", kill_at=2, mirrored=True, **settings)  # 200 samples
-    np.testing.assert_allclose(parts.weights[2], wanted.weights[2], atol=1e-6)
-    assert not any("accumulation" in text for text in wanted.messages)
+    np.testing.assert_allclose(parts.weights[2], plain.weights[2], atol=1e-6)
+    assert not any("accumulation" in text for text in plain.messages)
     assert any("accumulation=3: moving averages" in text for text in parts.messages)
-    one, two = [
+    first, second = [
         np.load(folder / f"idle/checkpoints/step-0000000{step}/state.npz")["moving"]
         for step in (1, 2)
     ]
-    changed = [bool((row != before).any()) for before, row in zip(one, two, strict=True)]
+    changed = [bool((row != before).any()) for before, row in zip(first, second, strict=True)]
     assert changed == [False, True], "position 199 is of the second replica"
 
 
@@ -88,11 +88,11 @@ def every_precision_learns_in_equal_steps_and_float16_alone_scales_its_losses(fo
         ("mixed_float16", True),
     ):
         place = folder / f"{precision}-{mirrored}"
-        found = run(place, precision=precision, mirrored=mirrored, **settings)
-        assert losses(found)[-1][0] < losses(found)[0][0], precision
-        scale = float(found.training.optimizer.scale_loss(1.0))
+        outcome = run(place, precision=precision, mirrored=mirrored, **settings)
+        assert losses(outcome)[-1][0] < losses(outcome)[0][0], precision
+        scale = float(outcome.training.optimizer.scale_loss(1.0))
         assert scale >= 1024 if precision == "mixed_float16" else scale == 1, precision
-        lengths.append(moved(found))
+        lengths.append(moved(outcome))
     np.testing.assert_allclose(lengths[1:], lengths[0], rtol=0.05)
 
 
@@ -113,11 +113,11 @@ def seeds_reach_the_shuffle(folder: Path) -> None:
 @case
 def epochs_and_trainings_end_when_the_settings_say(folder: Path) -> None:
     settings: dict[str, Any] = dict(epochs=9, learning_rate=1e-30, early_stopping=2)
-    found = run(folder / "a", steps_per_epoch=5, **settings)
-    assert len(found.epochs) == 3, "the first is the best; two more are waited for"
-    assert found.training.position.step == 15
-    found = run(folder / "b", steps=20)
-    assert found.training.position.step == 20 and len(found.epochs) == 2
+    outcome = run(folder / "a", steps_per_epoch=5, **settings)
+    assert len(outcome.epochs) == 3, "the first is the best; two more are waited for"
+    assert outcome.training.position.step == 15
+    outcome = run(folder / "b", steps=20)
+    assert outcome.training.position.step == 20 and len(outcome.epochs) == 2
 
 
 @case

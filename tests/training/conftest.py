@@ -17,8 +17,8 @@ NUMBERS = itertools.count()
 @pytest.fixture(params=["s3", "gs"])
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """In S3 and in Google Cloud Storage."""
-    found: S3 | Gcs = request.getfixturevalue("s3_store" if request.param == "s3" else "gcs_store")
-    return bucket(found, monkeypatch)
+    server: S3 | Gcs = request.getfixturevalue("s3_store" if request.param == "s3" else "gcs_store")
+    return bucket(server, monkeypatch)
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def s3(s3_store: S3, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     return bucket(s3_store, monkeypatch)
 
 
-def bucket(found: S3 | Gcs, patch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    for name, value in found.environ.items():
+def bucket(server: S3 | Gcs, patch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    for name, value in server.environ.items():
         patch.setenv(name, value)
     name = f"data-{next(NUMBERS)}"
-    found.make_bucket(name)
-    return lambda prefix: found.uri(name, prefix)
+    server.make_bucket(name)
+    return lambda prefix: server.uri(name, prefix)
 
 
 def pytest_pycollect_makemodule(

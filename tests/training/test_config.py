@@ -67,9 +67,9 @@ BAD_VALUES = [
 @pytest.mark.parametrize(("word", "value"), GOOD)
 def test_a_word_is_read_by_the_type_of_its_setting(word: str, value: object) -> None:
     name = word.partition("=")[0]
-    found = getattr(resolve(parse_assignments([word])), name)
-    assert found == value
-    assert type(found) is type(value)
+    parsed = getattr(resolve(parse_assignments([word])), name)
+    assert parsed == value
+    assert type(parsed) is type(value)
 
 
 @pytest.mark.parametrize(("word", "message"), BAD)
@@ -165,12 +165,17 @@ def test_check_ends_with_2_and_one_line(text: tuple[str, ...], message: str) -> 
 
 
 def test_each_setting_is_described_with_its_type_and_rules() -> None:
-    found = describe_fields()
-    shift = found["shift"]
+    described = describe_fields()
+    shift = described["shift"]
     assert (shift["type"], shift["default"], shift["bounds"]) == ("int", 1, "from 0 to 8")
     assert shift["doc"].startswith("pixels by which")
-    assert {found[name]["type"] for name in found} == {"int", "float", "str", "float or none"}
-    kinds = {name: found[name]["type"] for name in ("model", "learning_rate", "min_accuracy")}
+    assert {described[name]["type"] for name in described} == {
+        "int",
+        "float",
+        "str",
+        "float or none",
+    }
+    kinds = {name: described[name]["type"] for name in ("model", "learning_rate", "min_accuracy")}
     assert kinds == {"model": "str", "learning_rate": "float", "min_accuracy": "float or none"}
 
 

@@ -33,7 +33,7 @@ def environment(folder: Path, document: dict[str, Any], **more: str) -> dict[str
 
 
 def test_a_job_comes_from_the_run_document(tmp_path: Path) -> None:
-    found = job.from_run(
+    parsed = job.from_run(
         environment(
             tmp_path,
             run_document(),
@@ -42,9 +42,9 @@ def test_a_job_comes_from_the_run_document(tmp_path: Path) -> None:
             RAILHEAD_SIZE="3",
         )
     )
-    assert (found.strategy, found.config.epochs) == ("horovod", 3)
-    assert (found.local_rank, found.processes) == (1, 3)
-    assert found.results == tmp_path / "results"
+    assert (parsed.strategy, parsed.config.epochs) == ("horovod", 3)
+    assert (parsed.local_rank, parsed.processes) == (1, 3)
+    assert parsed.results == tmp_path / "results"
 
 
 @pytest.mark.parametrize(
@@ -94,21 +94,21 @@ def test_threads_are_what_the_settings_report() -> None:
 
 def test_data_and_checkpoints_come_from_the_environment(tmp_path: Path) -> None:
     more = {"RAILHEAD_DATA_TRAIN": "/data/a", "RAILHEAD_CHECKPOINT_DIR": "/kept"}
-    found = job.from_run(environment(tmp_path, run_document(), **more))
-    assert (found.data, found.checkpoints) == ({"train": DataSource("/data/a")}, Path("/kept"))
-    assert found.resume == "auto" and not found.alone
-    found = job.from_run(environment(tmp_path, run_document()))
-    assert (found.data, found.checkpoints) == ({}, tmp_path / "results/checkpoints")
+    parsed = job.from_run(environment(tmp_path, run_document(), **more))
+    assert (parsed.data, parsed.checkpoints) == ({"train": DataSource("/data/a")}, Path("/kept"))
+    assert parsed.resume == "auto" and not parsed.alone
+    parsed = job.from_run(environment(tmp_path, run_document()))
+    assert (parsed.data, parsed.checkpoints) == ({}, tmp_path / "results/checkpoints")
 
 
 def test_data_on_the_command_line_wins() -> None:
     more = {"RAILHEAD_DATA_TRAIN": "/data/a", "RAILHEAD_DATA_TEST": "/data/t"}
-    found = job.from_command_line("mnist", None, [], more, data=["train=b", "validation=c=d"])
-    wanted = {"train": "b", "validation": "c=d", "test": "/data/t"}
-    assert found.data == {name: DataSource(folder) for name, folder in wanted.items()}
-    found = job.from_command_line("mnist", None, [], more, data=["train=s3://bkt/x,stream"])
-    assert found.data["train"] == DataSource("s3://bkt/x", "stream")
-    assert found.resume == "refuse" and found.alone
+    parsed = job.from_command_line("mnist", None, [], more, data=["train=b", "validation=c=d"])
+    expected = {"train": "b", "validation": "c=d", "test": "/data/t"}
+    assert parsed.data == {name: DataSource(folder) for name, folder in expected.items()}
+    parsed = job.from_command_line("mnist", None, [], more, data=["train=s3://bkt/x,stream"])
+    assert parsed.data["train"] == DataSource("s3://bkt/x", "stream")
+    assert parsed.resume == "refuse" and parsed.alone
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,9 @@ def test_alone_records_go_to_a_file_and_lines_for_people_to_stdout(tmp_path: Pat
     records.emit("progress", step=1, loss=2.0)
     records.emit("epoch", epoch=1, epochs=3, loss=0.5, accuracy=None, mae=0.25, val_loss=math.nan)
     assert out.getvalue() == "hello\nepoch  1/3  loss 0.5  mae 0.25\n"
-    found = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [record["kind"] for record in found] == ["message", "progress", "epoch"]
-    assert all(record["rank"] == 0 and record["time"] > 0 for record in found)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [record["kind"] for record in lines] == ["message", "progress", "epoch"]
+    assert all(record["rank"] == 0 and record["time"] > 0 for record in lines)
 
 
 @pytest.mark.parametrize(
@@ -145,5 +145,5 @@ def test_losses_that_are_far_apart_are_noted(
 
 
 def test_an_accuracy_is_no_part_of_a_regression() -> None:
-    found = judge(Metrics(0.5, 0.1, 360), None, "mae")
-    assert (found.accuracy, found.passed) == (None, None)
+    judged = judge(Metrics(0.5, 0.1, 360), None, "mae")
+    assert (judged.accuracy, judged.passed) == (None, None)

@@ -211,10 +211,9 @@ class Compute:
             where = f"{scope}/{place[0]}" if place else ""
             there = request.params.get("zone", *place or [""]) == (place or [""])[0]
             of_list = (project, of_kind) == (request.params["project"], kind)
-            if of_list and there and where not in self.unreachables:
-                if passes(condition, resource):
-                    listed.append((where, resource))
-        return listed
+            if of_list and there and passes(condition, resource):
+                listed.append((where, resource))
+        return [each for each in listed if each[0] not in self.unreachables]
 
     def _page(self, request: Request, kind: str, every: list[tuple[str, Body]]) -> Body:
         begin = int(request.params.get("pageToken", 0))

@@ -40,10 +40,10 @@ def the_steps_go_on_and_the_checkpoint_has_the_state_of_its_own_step(folder: Pat
     assert all(waited) and len(waited) in (2, 3, 4)
     for step in (2, 4):
         name = f"checkpoints/step-{step:08d}/state.npz"
-        one, other = np.load(folder / "whole" / name), np.load(folder / "late" / name)
-        assert set(one) == set(other)
-        for array in set(one):
-            np.testing.assert_array_equal(one[array], other[array])
+        first, second = np.load(folder / "whole" / name), np.load(folder / "late" / name)
+        assert set(first) == set(second)
+        for array in set(first):
+            np.testing.assert_array_equal(first[array], second[array])
     same(late, whole, 0)
 
 
@@ -51,12 +51,12 @@ def the_steps_go_on_and_the_checkpoint_has_the_state_of_its_own_step(folder: Pat
 def without_memory_for_a_copy_the_training_waits_and_reports_it_once(folder: Path) -> None:
     settings: dict[str, Any] = dict(checkpoint_steps=2, checkpoint_keep=9, steps=4)
     with replaced(memory, RESERVED=1 << 60):
-        found = run(folder / "r", **settings)
-    (message,) = [text for text in found.messages if "checkpoint" in text]
+        outcome = run(folder / "r", **settings)
+    (message,) = [text for text in outcome.messages if "checkpoint" in text]
     assert message.startswith("the training waits for its checkpoints: a copy of ")
-    stored, faults = found.training.state.checkpoints.newest()
+    stored, faults = outcome.training.state.checkpoints.newest()
     assert stored.position.done and faults == []
-    for array, variable in zip(stored.arrays, found.training.model.variables, strict=False):
+    for array, variable in zip(stored.arrays, outcome.training.model.variables, strict=False):
         np.testing.assert_array_equal(array, variable.numpy())
     assert not prepared(folder / "r", **settings).state.writer.busy
-    assert losses(found)
+    assert losses(outcome)

@@ -76,8 +76,8 @@ def moving_averages_go_on_as_each_replica_had_them(folder: Path) -> None:
     np.testing.assert_allclose(averages, rows.mean(axis=0), rtol=1e-6)
     assert any("the mean of 2" in text for text in alone.messages)
     for weight in whole.training.model.weights:
-        one, other = MIRRORED.experimental_local_results(weight.value)
-        np.testing.assert_array_equal(one, other, weight.path)
+        first, second = MIRRORED.experimental_local_results(weight.value)
+        np.testing.assert_array_equal(first, second, weight.path)
 
 
 @case
@@ -145,10 +145,10 @@ def a_resume_without_a_checkpoint_and_an_unfinished_training_are_refused(folder:
 def a_checkpoint_that_cannot_be_written_costs_only_itself(folder: Path) -> None:
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "checkpoints/.step-00000002.partial").touch()  # in the place of a folder
-    found = run(folder, checkpoint_steps=2)
-    (message,) = [text for text in found.messages if "checkpoint" in text]
-    assert message.startswith("no checkpoint was written: ") and len(found.epochs) == 2
-    assert found.training.state.checkpoints.newest()[0].position.done
+    outcome = run(folder, checkpoint_steps=2)
+    (message,) = [text for text in outcome.messages if "checkpoint" in text]
+    assert message.startswith("no checkpoint was written: ") and len(outcome.epochs) == 2
+    assert outcome.training.state.checkpoints.newest()[0].position.done
 
 
 @case

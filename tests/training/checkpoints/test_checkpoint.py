@@ -36,11 +36,11 @@ def written(folder: Path, *steps: int, keep: int = 9) -> Checkpoints:
 
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
-    found, faults = written(tmp_path, 1).newest()
-    assert found is not None and faults == []
-    assert (found.position, found.settings, found.shapes) == (POSITION, SETTINGS, [[2, 3], []])
-    for one, other in zip(found.arrays, ARRAYS, strict=True):
-        assert one.dtype == other.dtype and (one == other).all()
+    newest, faults = written(tmp_path, 1).newest()
+    assert newest is not None and faults == []
+    assert (newest.position, newest.settings, newest.shapes) == (POSITION, SETTINGS, [[2, 3], []])
+    for array, expected in zip(newest.arrays, ARRAYS, strict=True):
+        assert array.dtype == expected.dtype and (array == expected).all()
 
 
 def test_an_older_checkpoint_names_no_order_of_shards_and_has_the_first(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_an_older_checkpoint_names_no_order_of_shards_and_has_the_first(tmp_path
     document = json.loads(path.read_text())
     assert document["position"].pop("order") == 2, "the newest is written"
     path.write_text(json.dumps(document))
-    found, _ = store.newest()
-    assert found is not None and found.position == replace(POSITION, order=1)
+    newest, _ = store.newest()
+    assert newest is not None and newest.position == replace(POSITION, order=1)
 
 
 def test_what_a_kill_has_left_of_a_checkpoint_takes_no_space(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_what_a_kill_has_left_of_a_checkpoint_takes_no_space(tmp_path: Path) -> 
 
 def test_the_newest_by_number_is_used(tmp_path: Path) -> None:
     store = written(tmp_path, 99999999, 100000000, 7)
-    found, _ = store.newest()
-    assert found is not None and found.position.step == 100000000
+    newest, _ = store.newest()
+    assert newest is not None and newest.position.step == 100000000
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_a_torn_one_is_passed_over_with_its_reason(
     altered = bytearray(path.read_bytes())
     altered[-1] ^= 1
     path.write_bytes(altered if content is None else content)
-    found, faults = store.newest()
-    assert found is not None and found.position.step == 1
+    newest, faults = store.newest()
+    assert newest is not None and newest.position.step == 1
     (fault,) = faults
     assert "step-00000002 is incomplete" in fault and reason in fault
 

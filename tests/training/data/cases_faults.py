@@ -48,9 +48,9 @@ def an_array_that_is_not_finite_names_its_element(folder: Path) -> None:
         with folder_with(folder, x=x, y=y) as source:
             with refused(f"d.npz: {name}[{', '.join(map(str, place))}] is inf"):
                 load("numpy", source, task="regression")
-            given = {"train": DataSource(str(source)), "test": DataSource(str(source))}
+            sources = {"train": DataSource(str(source)), "test": DataSource(str(source))}
             with refused("is inf"):
-                splits.held_out(TrainConfig(data="numpy", task="regression"), given, ())
+                splits.held_out(TrainConfig(data="numpy", task="regression"), sources, ())
         array[place] = good
 
 
@@ -79,8 +79,8 @@ def shards_of(folder: Path, values: Any) -> Path:
 
 def feed_of(shards: Path, mode: str) -> tuple[Any, Iterator[Any]]:
     """The samples of shards, and their batches of 8."""
-    given = {name: DataSource(str(shards), mode) for name in ("train", "validation")}
-    samples = splits.load(TrainConfig(data="shards"), given).train
+    sources = {name: DataSource(str(shards), mode) for name in ("train", "validation")}
+    samples = splits.load(TrainConfig(data="shards"), sources).train
     config = TrainConfig(shift=0)
     plan = input_pipeline.plan_for(samples, config, replicas=1, global_batch=8, training=False)
     return samples, iter(input_pipeline.batches(samples, plan, config, [0]))
@@ -91,10 +91,10 @@ def shards_that_are_not_finite_are_named_with_their_record(folder: Path) -> None
     values = np.ones((60, 5), np.float32)
     values[31, 2] = np.nan
     shards = shards_of(folder / "s", values)
-    wanted = written_at(shards, lambda x: not np.isfinite(x).all())
+    expected = written_at(shards, lambda x: not np.isfinite(x).all())
     for mode in ("file", "stream"):
         samples, feed = feed_of(shards, mode)
-        with refused(f"{wanted}: value 3 of the input is nan"):
+        with refused(f"{expected}: value 3 of the input is nan"):
             for _ in range(9):  # all samples and one more batch
                 input_pipeline.next_batch(feed, samples)
 
@@ -145,9 +145,9 @@ def every_feed_names_the_image_that_is_broken(folder: Path) -> None:
         bad, name = broken(folder / kind, kind)
         settings: dict[str, Any] = {**TINY, "data": kind}
         fine = good if kind == "images" else fine_of(folder, good, kind)
-        given = {"train": fine, "validation": fine, split: bad}
+        sources = {"train": fine, "validation": fine, split: bad}
         with refused(name):
-            run(folder / kind / split, data_folders=given, **settings)
+            run(folder / kind / split, data_folders=sources, **settings)
 
 
 def fine_of(folder: Path, good: Path, kind: str) -> Path:
@@ -183,8 +183,8 @@ def an_evaluation_and_a_prediction_name_the_image_that_is_broken(folder: Path) -
 def a_webp_file_under_another_name_is_recognised(folder: Path) -> None:
     image_folder(folder)
     (folder / "ant/0.jpg").write_bytes(b"RIFF\0\0\0\0WEBPVP8 ")
-    found = load("images", folder, held_out=0.1)
-    faults = " ".join(part.find_fault() for part in (found.train, found.validation))
+    loaded = load("images", folder, held_out=0.1)
+    faults = " ".join(samples.find_fault() for samples in (loaded.train, loaded.validation))
     assert "ant/0.jpg is not an image that can be read" in faults
     assert ("Pillow" in faults) is not (decoding.WEBP or decoding.PILLOW)
 
@@ -195,10 +195,10 @@ def a_broken_validation_image_costs_no_epoch(folder: Path) -> None:
     good = image_folder(folder / "good")
     bad, name = broken(folder / "bad", "images")
     settings: dict[str, Any] = {**TINY, "epochs": 2, "checkpoint_minutes": 10.0, "batch_size": 4}
-    given = {"train": good, "validation": bad}
+    sources = {"train": good, "validation": bad}
     with refused(name):
-        run(folder / "r", data_folders=given, **settings)
+        run(folder / "r", data_folders=sources, **settings)
     assert [path.name for path in (folder / "r/checkpoints").glob("step-*")] == ["step-00000003"]
-    again = run(folder / "r", data_folders={**given, "validation": good}, **settings)
+    again = run(folder / "r", data_folders={**sources, "validation": good}, **settings)
     assert [record["epoch"] for record in again.epochs] == [1, 2]
     assert "from step 3" in again.line

@@ -26,16 +26,16 @@ def givens(**folders: Path) -> dict[str, DataSource]:
 
 
 def shapes(dataset: data.Dataset) -> list[int]:
-    return [len(part) for part in (dataset.train, dataset.validation, dataset.test or [])]
+    return [len(samples) for samples in (dataset.train, dataset.validation, dataset.test or [])]
 
 
 @case
 def idx_files_plain_and_gz(folder: Path) -> None:
     for ending in ("", ".gz"):
-        found = load("mnist", mnist_folder(folder / f"idx{ending}", ending))
-        assert shapes(found) == [45, 5, 7] and found.inputs.shape == (28, 28, 1)
-        inputs, labels = found.train.reader()(tf.constant([3], tf.int64))
-        number = found.train.labels[3]
+        loaded = load("mnist", mnist_folder(folder / f"idx{ending}", ending))
+        assert shapes(loaded) == [45, 5, 7] and loaded.inputs.shape == (28, 28, 1)
+        inputs, labels = loaded.train.reader()(tf.constant([3], tf.int64))
+        number = loaded.train.labels[3]
         assert labels.numpy().tolist() == [number]
         assert inputs.dtype == tf.float32 and 0.9 < float(tf.reduce_max(inputs)) <= 1.0
     load("fashion-mnist", folder / "idx")
@@ -71,9 +71,9 @@ def cifar_batches(folder: Path) -> None:
     for number in (1, 2):
         np.repeat(red, 10, axis=0).tofile(folder / f"data_batch_{number}.bin")
     red.tofile(folder / "test_batch.bin")
-    found = load("cifar10", folder)
-    assert shapes(found) == [18, 2, 1] and found.names[9] == "truck"
-    inputs, labels = found.test.reader()(tf.constant([0], tf.int64))
+    loaded = load("cifar10", folder)
+    assert shapes(loaded) == [18, 2, 1] and loaded.names[9] == "truck"
+    inputs, labels = loaded.test.reader()(tf.constant([0], tf.int64))
     assert labels.numpy().tolist() == [9] and inputs.numpy()[0, 5, 7].tolist() == [1, 0, 0]
     (folder / "data_batch_2.bin").write_bytes(b"x" * 3072)
     with refused("data_batch_2.bin", "not whole records"):
@@ -109,8 +109,8 @@ def numpy_archives_and_arrays(folder: Path) -> None:
 def csv_tables(folder: Path) -> None:
     table = folder / "train.csv"
     table.write_text("a,b,kind\n" + "1,2,dog\n3,4.5,cat\n" * 10)
-    found = load("csv", folder, label="kind")
-    assert found.names == ("cat", "dog") and found.inputs.shape == (2,)
+    loaded = load("csv", folder, label="kind")
+    assert loaded.names == ("cat", "dog") and loaded.inputs.shape == (2,)
     table.write_text("a,b,y\n" + "1,2,0.5\n3,4.5,-2\n" * 10)
     assert load("csv", folder, label="y", task="regression").train.labels.dtype == np.float32
     with refused("train.csv has no column 'label'"):
@@ -130,18 +130,18 @@ def csv_tables(folder: Path) -> None:
 def imdb_archives_and_texts(folder: Path) -> None:
     texts = np.array([[1, 5, 99], [1] * 300], object)
     np.savez(folder / "imdb.npz", x_train=texts, y_train=[0, 1], x_test=texts, y_test=[1, 0])
-    found = load("imdb", folder, task="binary", text_length=8, vocabulary=50)
-    assert shapes(found) == [1, 1, 2] and found.inputs.vocabulary == 50
-    inputs, _ = found.test.reader()(tf.constant([0], tf.int64))
+    loaded = load("imdb", folder, task="binary", text_length=8, vocabulary=50)
+    assert shapes(loaded) == [1, 1, 2] and loaded.inputs.vocabulary == 50
+    inputs, _ = loaded.test.reader()(tf.constant([0], tf.int64))
     assert inputs.numpy().tolist() == [[1, 5, 2, 0, 0, 0, 0, 0]]
     for split in ("train", "test"):
         for name, text in (("neg", "It is BAD."), ("pos", "it is good")):
             (folder / "t" / split / name).mkdir(parents=True)
             for number in range(3):
                 (folder / "t" / split / name / f"{number}.txt").write_text(text)
-    found = load("imdb", folder / "t", task="binary", text_length=4)
-    assert shapes(found) == [5, 1, 6] and found.names == ("neg", "pos")
-    bad, good = (found.test.values[i].tolist() for i in (0, 3))
+    loaded = load("imdb", folder / "t", task="binary", text_length=4)
+    assert shapes(loaded) == [5, 1, 6] and loaded.names == ("neg", "pos")
+    bad, good = (loaded.test.values[i].tolist() for i in (0, 3))
     assert bad[:2] == good[:2] and bad[2] != good[2] and bad[3] == 0
     (folder / "t/train/pos/0.txt").unlink()
     for file in (folder / "t/train/neg").iterdir():
@@ -187,16 +187,16 @@ def a_pickle_that_would_run_code_is_refused(folder: Path) -> None:
 @case
 def folders_of_images(folder: Path) -> None:
     image_folder(folder / "a")
-    found = load("images", folder / "a", image_size=16)
-    assert found.names == ("ant", "bee") and found.inputs.shape == (16, 16, 3)
-    inputs, labels = found.train.reader()(tf.range(3, dtype=tf.int64))
+    loaded = load("images", folder / "a", image_size=16)
+    assert loaded.names == ("ant", "bee") and loaded.inputs.shape == (16, 16, 3)
+    inputs, labels = loaded.train.reader()(tf.range(3, dtype=tf.int64))
     assert inputs.shape == (3, 16, 16, 3) and float(tf.reduce_max(inputs)) <= 1
     image_folder(folder / "b/train")
     image_folder(folder / "b/test", count=2)
     assert shapes(load("images", folder / "b")) == [11, 1, 4]
     image_folder(folder / "c")
-    config, given = TrainConfig(data="images"), givens(train=folder / "a", test=folder / "c")
-    assert len(splits.load(config, given).test) == 12
+    config, sources = TrainConfig(data="images"), givens(train=folder / "a", test=folder / "c")
+    assert len(splits.load(config, sources).test) == 12
     image_folder(folder / "d", "ant cow")
     with refused("validation has the class cow, but train has ant, bee"):
         splits.load(config, givens(train=folder / "a", validation=folder / "d"))
@@ -211,8 +211,8 @@ def the_cassava_layout(folder: Path) -> None:
         file.rename(folder / f"train_images/{number}.jpg")
         rows.append(f"{number}.jpg,{number % 5}")
     (folder / "train.csv").write_text("\n".join(rows))
-    found = load("images", folder, image_size=16)
-    assert found.names == ("0", "1", "2", "3", "4") and shapes(found) == [5, 1, 0]
+    loaded = load("images", folder, image_size=16)
+    assert loaded.names == ("0", "1", "2", "3", "4") and shapes(loaded) == [5, 1, 0]
     (folder / "train.csv").write_text("\n".join([*rows, "9.jpg,0"]))
     with refused("train.csv line 8", "9.jpg is missing"):
         load("images", folder)
@@ -229,9 +229,9 @@ def images_that_are_wrong_are_named(folder: Path) -> None:
         load("images", folder / "b")
     image_folder(folder / "c")
     (folder / "c/bee/3.png").write_bytes(b"no image")
-    found = load("images", folder / "c")
-    parts = (found.train, found.validation)
-    assert any("bee/3.png is not an image" in part.find_fault() for part in parts)
+    loaded = load("images", folder / "c")
+    parts = (loaded.train, loaded.validation)
+    assert any("bee/3.png is not an image" in samples.find_fault() for samples in parts)
 
 
 @case
@@ -252,25 +252,25 @@ def labels_must_fit_the_task(folder: Path) -> None:
 
 @case
 def splits_that_do_not_fit_their_training_data_are_named(folder: Path) -> None:
-    given = {}
+    sources = {}
     for name, labels in (("train", np.arange(9) % 3), ("validation", np.arange(9) % 4)):
         (folder / name).mkdir()
         np.savez(folder / name / "d.npz", x=pixels(9, 4), y=labels)
-        given[name] = DataSource(str(folder / name))
+        sources[name] = DataSource(str(folder / name))
     with refused("validation has labels that train does not have"):
-        splits.load(TrainConfig(data="numpy"), given)
+        splits.load(TrainConfig(data="numpy"), sources)
     np.savez(folder / "validation/d.npz", x=pixels(0, 4), y=np.arange(0))
     with refused("has no samples (train)"):
-        splits.load(TrainConfig(data="numpy"), given)
+        splits.load(TrainConfig(data="numpy"), sources)
 
 
 @case
 def a_seeded_part_is_held_out(folder: Path) -> None:
     np.savez(folder / "d.npz", x=np.arange(100)[:, None], y=np.arange(100) % 2)
-    found = [load("numpy", folder, seed=seed) for seed in (0, 0, 1)]
-    held = [set(part.validation.values.ravel()) for part in found]
+    loaded = [load("numpy", folder, seed=seed) for seed in (0, 0, 1)]
+    held = [set(each.validation.values.ravel()) for each in loaded]
     assert held[0] == held[1] != held[2] and len(held[0]) == 10
-    assert not held[0] & set(found[0].train.values.ravel())
+    assert not held[0] & set(loaded[0].train.values.ravel())
 
 
 PALETTE = "it is a BMP with a palette, which needs Pillow here"
@@ -325,9 +325,9 @@ def a_bmp_with_a_palette_keeps_its_colours_or_is_named(folder: Path) -> None:
     )
     fault = images.read(folder, TrainConfig(data="images"))["train"].find_fault()
     if decoding.PILLOW:
-        found = decoded_in(folder)
+        image = decoded_in(folder)
         assert (
-            fault == "" and found[6, 0].tolist() == [1, 0, 0] and found[1, 0].tolist() == [0, 0, 1]
+            fault == "" and image[6, 0].tolist() == [1, 0, 0] and image[1, 0].tolist() == [0, 0, 1]
         )
     else:
         assert fault == f"{file} is not an image that can be read: {PALETTE}"
@@ -346,8 +346,8 @@ def a_tiff_with_16_bits_keeps_its_shades_and_one_with_32_is_named(folder: Path) 
         Image.fromarray(np.kron(shades, np.ones((2, 2), shades.dtype)).astype(shades.dtype)).save(
             file
         )
-        found = decoded_in(folder)[::2, 0, 0]
-        assert np.allclose(found, [0, 0x40 / 255, 0x80 / 255, 1], atol=1e-3), found
+        columns = decoded_in(folder)[::2, 0, 0]
+        assert np.allclose(columns, [0, 0x40 / 255, 0x80 / 255, 1], atol=1e-3), columns
     for deep in (np.full((8, 8), 0.5, np.float32), np.full((8, 8), 70_000, np.int32)):
         Image.fromarray(deep).save(file)
         fault = images.read(folder, TrainConfig(data="images"))["train"].find_fault()
@@ -360,8 +360,8 @@ def linked_folders_below_a_class_are_read_once(folder: Path) -> None:
     image_folder(folder / "store", "more", count=4)
     (folder / "data/ant/linked").symlink_to(folder / "store/more")
     (folder / "store/more/loop").symlink_to(folder / "store/more")
-    found = load("images", folder / "data", image_size=8)
-    assert len(found.train) + len(found.validation) == 2 + 4 + 2
+    loaded = load("images", folder / "data", image_size=8)
+    assert len(loaded.train) + len(loaded.validation) == 2 + 4 + 2
 
 
 @case
@@ -371,8 +371,8 @@ def a_table_of_images_names_them_with_or_without_ending(folder: Path) -> None:
         path.rename(folder / "train" / path.name)
     rows = ["id,kind", "0.jpg,x", "1,y", "2,x", "3.png,y"]
     (folder / "train.csv").write_text("\n".join(rows))
-    found = load("images", folder, image_size=8, label="kind")
-    assert found.names == ("x", "y") and shapes(found) == [3, 1, 0]
+    loaded = load("images", folder, image_size=8, label="kind")
+    assert loaded.names == ("x", "y") and shapes(loaded) == [3, 1, 0]
     (folder / "train/2.png").write_bytes((folder / "train/2.jpg").read_bytes())
     with refused("train.csv line 4: 2 may be 2.jpg, 2.png: write its ending"):
         load("images", folder, label="kind")
@@ -383,6 +383,6 @@ def a_table_beside_folders_of_classes_is_named(folder: Path) -> None:
     image_folder(folder)
     (folder / "train.csv").write_text("image_id,label\n")
     texts: list[str] = []
-    given = {"train": DataSource(str(folder))}
-    found = splits.load(TrainConfig(data="images", image_size=8), given, texts.append)
-    assert len(found.train) + len(found.validation) == 12 and "train.csv" in texts[0]
+    sources = {"train": DataSource(str(folder))}
+    loaded = splits.load(TrainConfig(data="images", image_size=8), sources, texts.append)
+    assert len(loaded.train) + len(loaded.validation) == 12 and "train.csv" in texts[0]

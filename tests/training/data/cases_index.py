@@ -58,7 +58,7 @@ def epoch(samples: Any, size: int, epochs: int = 1) -> list[float]:
     """The first value of each sample that `size` replicas read."""
     config = TrainConfig(shuffle_window=4, seed=5)
     plan = input_pipeline.plan_for(samples, config, replicas=size, global_batch=24, training=True)
-    found: list[float] = []
+    seen: list[float] = []
     for replica in range(size):
         feed = iter(input_pipeline.batches(samples, plan, config, [replica]))
         for _ in range(plan.steps * epochs):
@@ -66,8 +66,8 @@ def epoch(samples: Any, size: int, epochs: int = 1) -> list[float]:
             rows = zip(inputs.numpy(), labels.numpy(), weights.numpy(), strict=True)
             kept = [(x, int(y)) for x, y, weight in rows if weight]
             assert all(int(x[1]) % 3 == y for x, y in kept)
-            found += [float(x[0]) for x, _ in kept]
-    return sorted(found)
+            seen += [float(x[0]) for x, _ in kept]
+    return sorted(seen)
 
 
 def train_of(folder: Path, mode: str = "file", **settings: Any) -> Any:
@@ -139,11 +139,11 @@ def images_and_pixels_are_inputs_too(folder: Path) -> None:
     indexed(folder / "images")
     indexed(folder / "pixels", *SET, "--set", "input_shape=8,8,3")
     for name in ("images", "pixels"):
-        found = train_of(folder / name, "stream", image_size=8)
-        assert found.inputs.shape == (8, 8, 3) and len(found) == 12
+        loaded = train_of(folder / name, "stream", image_size=8)
+        assert loaded.inputs.shape == (8, 8, 3) and len(loaded) == 12
         config = TrainConfig(shift=0)
-        plan = input_pipeline.plan_for(found, config, replicas=1, global_batch=24, training=True)
-        inputs, _, weights, _ = next(iter(input_pipeline.batches(found, plan, config, [0])))
+        plan = input_pipeline.plan_for(loaded, config, replicas=1, global_batch=24, training=True)
+        inputs, _, weights, _ = next(iter(input_pipeline.batches(loaded, plan, config, [0])))
         kept = inputs.numpy()[weights.numpy() > 0]
         assert sorted(round(float(x.mean()) * 255) for x in kept) == [4 * n for n in range(12)]
 
@@ -173,8 +173,8 @@ def a_compressed_and_a_torn_file_are_refused(folder: Path) -> None:
     written(folder / "gzip/a.tfrecord.gz", tables(range(3)), "GZIP")
     whole = written(folder / "torn/a.tfrecord", tables(range(3)))
     whole.write_bytes(whole.read_bytes()[:-3])
-    for name, part in (("gzip", "or is compressed"), ("torn", "ends inside a record")):
-        with refused(f"{folder}/{name}/a.tfrecord", part):
+    for name, text in (("gzip", "or is compressed"), ("torn", "ends inside a record")):
+        with refused(f"{folder}/{name}/a.tfrecord", text):
             index.index(str(folder / name), None, "train", TrainConfig(**NUMBERS), print)
 
 
@@ -200,10 +200,10 @@ def a_file_that_changes_while_it_is_read_ends_the_index(folder: Path) -> None:
     real = index.Scan.shard
 
     def changed(scan: Any, item: Any) -> Any:
-        found = real(scan, item)
+        shard = real(scan, item)
         with (folder / item.name).open("ab") as file:
             file.write(b"x")
-        return found
+        return shard
 
     with replaced(index.Scan, shard=changed), refused("part-00000-of-00003 changed"):
         index.index(str(folder), None, "train", TrainConfig(**NUMBERS), print)

@@ -45,12 +45,12 @@ def batches_of(samples: Any, count: int, **plan: Any) -> list[list[int]]:
     replica = plan.pop("replica", 0)
     made = input_pipeline.plan_for(samples, config, **{**defaults, **plan})
     feed = iter(input_pipeline.batches(samples, made, config, [replica]))
-    found = []
+    seen = []
     for _ in range(count):
         inputs, _, weights, _ = next(feed)
         rows = zip(inputs.numpy().reshape(len(weights), -1), weights.numpy(), strict=True)
-        found.append([hash(row.tobytes()) for row, weight in rows if weight])
-    return found
+        seen.append([hash(row.tobytes()) for row, weight in rows if weight])
+    return seen
 
 
 KEPT = tempfile.TemporaryDirectory()
@@ -72,14 +72,14 @@ def batches_of_one_replica() -> list[list[int]]:
 @case
 def shards_are_whole_and_hold_the_same_samples(folder: Path) -> None:
     shards = sharded(folder)
-    found, source = load("shards", shards), load("mnist", folder / "source")
-    assert len(found.train) + len(found.validation) == 50
+    loaded, source = load("shards", shards), load("mnist", folder / "source")
+    assert len(loaded.train) + len(loaded.validation) == 50
     assert load("mnist", shards).inputs == source.inputs, "known by their manifest"
     assert data_command(["verify", str(shards)]) == 0
     every = splits.read(shard_files, DataSource(str(shards)), TrainConfig(), print)
     seen = [n for batch in batches_of(every["train"], 7) for n in batch]
-    wanted = mnist.read(folder / "source", TrainConfig())["train"]
-    rows = (wanted.values / np.float32(255)).reshape(50, -1).astype(np.float32)
+    expected = mnist.read(folder / "source", TrainConfig())["train"]
+    rows = (expected.values / np.float32(255)).reshape(50, -1).astype(np.float32)
     assert sorted(seen) == sorted(hash(row.tobytes()) for row in rows)
 
 
@@ -103,14 +103,14 @@ def shards_go_on_at_the_exact_sample(folder: Path) -> None:
     for mode, step in [("file", 2), ("stream", 5)]:
         samples = load("shards", kept_shards(), mode).train
         position = Position(step=step, samples=8 * step, global_batch=8, lanes=8)
-        found = batches_of(samples, STEPS - step, position=position)
-        assert found == whole[step:], (mode, step)
+        batches = batches_of(samples, STEPS - step, position=position)
+        assert batches == whole[step:], (mode, step)
 
 
 @case
 def records_are_read_in_the_order_of_their_numbers(folder: Path) -> None:
     """Augmentation draws by the number: it would depend on the number of replicas."""
-    samples, found = load("shards", kept_shards()).train, []
+    samples, by_number = load("shards", kept_shards()).train, []
     for training in (False, True):
         config = TrainConfig(shuffle_window=9, seed=5)
         made = input_pipeline.plan_for(
@@ -119,8 +119,8 @@ def records_are_read_in_the_order_of_their_numbers(folder: Path) -> None:
         steps = list(input_pipeline.Lanes(samples, made, config, 0).steps(0))
         read = batches_of(samples, len(steps), window=9, training=training)
         numbers = [number for step, *_ in steps for number in step]
-        found.append(dict(zip(numbers, sum(read, []), strict=True)))
-    assert found[0] == found[1] and len(found[0]) == len(samples)
+        by_number.append(dict(zip(numbers, sum(read, []), strict=True)))
+    assert by_number[0] == by_number[1] and len(by_number[0]) == len(samples)
 
 
 @case
@@ -148,8 +148,8 @@ def lanes_of_an_interrupted_epoch_stay_with_another_number_of_replicas(folder: P
     three = [batches_of(samples, 4, replicas=3, replica=r, global_batch=9) for r in range(3)]
     whole = [sorted(sum(step, [])) for step in zip(*three, strict=True)]
     position = Position(step=2, samples=18, global_batch=9, lanes=3)
-    found = batches_of(samples, 2, global_batch=9, position=position)
-    assert [sorted(step) for step in found] == whole[2:]
+    batches = batches_of(samples, 2, global_batch=9, position=position)
+    assert [sorted(step) for step in batches] == whole[2:]
 
 
 @case
@@ -159,10 +159,13 @@ def lanes_stay_where_the_global_batch_does_not_divide_by_the_replicas_that_are_l
     from training.checkpoints.checkpoint import Position
 
     samples = load("shards", kept_shards()).train
-    for at in (Position(6, 1, 0, 8, 8), Position(8, 1, 16, 8, 8)):
-        left = [batches_of(samples, 2, replicas=3, replica=r, position=at) for r in range(3)]
-        steps = [sorted(sum(step, [])) for step in zip(*left, strict=True)]
-        assert steps == [sorted(step) for step in batches_of_one_replica()[at.step : at.step + 2]]
+    for position in (Position(6, 1, 0, 8, 8), Position(8, 1, 16, 8, 8)):
+        of_replicas = [
+            batches_of(samples, 2, replicas=3, replica=r, position=position) for r in range(3)
+        ]
+        steps = [sorted(sum(step, [])) for step in zip(*of_replicas, strict=True)]
+        whole = batches_of_one_replica()[position.step : position.step + 2]
+        assert steps == [sorted(step) for step in whole]
 
 
 @case
@@ -171,8 +174,8 @@ def fewer_records_than_ranks_still_give_every_rank_a_batch(folder: Path) -> None
         samples = load("shards", kept_shards(), mode).train.hold_out(0.08, 0)[1]
         assert len(samples) == 3
         ranks = (0, 2, 3, 7) if mode == "file" else (2, 7)
-        found = [batches_of(samples, 2, replicas=8, replica=rank) for rank in ranks]
-        assert [len(batch) for batch, _ in found] == [int(rank < 3) for rank in ranks]
+        batches = [batches_of(samples, 2, replicas=8, replica=rank) for rank in ranks]
+        assert [len(batch) for batch, _ in batches] == [int(rank < 3) for rank in ranks]
 
 
 class Far:
@@ -198,13 +201,13 @@ def downloaded(shards: Path, folder: Path) -> tuple[shard_files.Files, Far]:
 @case
 def shards_that_are_downloaded_are_read_from_the_disk_alone(folder: Path) -> None:
     """The columns come with one read, whatever the number of shards, and only once."""
-    shards, own = sharded(folder, shards=9), folder / "own"
+    shards, own_folder = sharded(folder, shards=9), folder / "own"
     (columns,) = shards.glob("*.columns")
     first, second = (f"shard-{number:05d}-of-00009.tfrecord" for number in (4, 7))
     spans = [Span(4, 3, 1, 0), Span(7, 2, 3, 0)]
-    wanted = [columns.name] * 3 + [first, second]  # to know the manifest, records and bytes
-    for reads in (wanted, wanted[:2]):  # another process finds all of it
-        source, far = downloaded(shards, own)
+    expected = [columns.name] * 3 + [first, second]  # to know the manifest, records and bytes
+    for reads in (expected, expected[:2]):  # another process finds all of it
+        source, far = downloaded(shards, own_folder)
         source.prepare([4, 7])
         assert sorted(far.read_files) == sorted(reads)
         for _ in range(2):
@@ -213,7 +216,7 @@ def shards_that_are_downloaded_are_read_from_the_disk_alone(folder: Path) -> Non
         source.prepare([4])
         assert source.find_fault() == "" and sorted(far.read_files) == sorted(reads)
         for path in (columns, shards / MANIFEST):
-            assert (own / path.name).read_bytes() == path.read_bytes()
+            assert (own_folder / path.name).read_bytes() == path.read_bytes()
 
 
 @case
@@ -227,8 +230,8 @@ def an_offset_that_is_wrong_is_named_and_not_the_shard(folder: Path) -> None:
         content[places["at"] + places["bytes"] // 2] ^= 1  # of the second shard of three
         path.write_bytes(content)
     near, again = load("shards", shards).train, downloaded(shards, folder / "own")[0]
-    for found in (near.find_fault(), again.find_fault()):
-        assert f"{MANIFEST} is damaged: offsets of shard shard-00001" in found
+    for fault in (near.find_fault(), again.find_fault()):
+        assert f"{MANIFEST} is damaged: offsets of shard shard-00001" in fault
 
 
 @case
@@ -245,8 +248,8 @@ def columns_that_were_damaged_on_the_disk_are_downloaded_again(folder: Path) -> 
 @case
 def an_older_manifest_is_kept_as_it_is(folder: Path) -> None:
     shards = sharded(folder)
-    found = manifest.load(store.Folder(shards))
-    older = [{**vars(shard), "offsets": list(shard.offsets)} for shard in found.shards]
+    loaded = manifest.load(store.Folder(shards))
+    older = [{**vars(shard), "offsets": list(shard.offsets)} for shard in loaded.shards]
     document = {**json.loads((shards / MANIFEST).read_text()), "version": 1, "shards": older}
     (shards / MANIFEST).write_text(json.dumps(document))
     source, far = downloaded(shards, folder / "own")
@@ -263,13 +266,13 @@ def worst_pictures_are_of_shards_that_this_host_has_read_already(folder: Path) -
     source, _ = downloaded(kept_shards(), folder / "own")
     samples = replace(every, source=source)
     batches_of(samples, 1, replicas=8)
-    own = sorted(path.name for path in (folder / "own").glob("*.tfrecord"))
+    files = sorted(path.name for path in (folder / "own").glob("*.tfrecord"))
     model = keras.Sequential([keras.Input([28, 28, 1]), keras.layers.Flatten()])
     model.add(keras.layers.Dense(10))
     parts = (TrainConfig(), task_of("classification"), ())
-    found = worst.write_worst(model, samples, *parts, folder)
-    assert [path.name for path in (folder / "own").glob("*.tfrecord")] == own and len(own) == 1
-    assert found["worst_of"] == sum(span.count for span in samples.spans if span.shard == 0)
+    worst_files = worst.write_worst(model, samples, *parts, folder)
+    assert [path.name for path in (folder / "own").glob("*.tfrecord")] == files and len(files) == 1
+    assert worst_files["worst_of"] == sum(span.count for span in samples.spans if span.shard == 0)
 
 
 @case
@@ -277,9 +280,9 @@ def image_files_are_sharded_as_they_are(folder: Path) -> None:
     image_folder(folder / "source")
     source, shards = str(folder / "source"), folder / "shards"
     assert data_command(["shard", source, str(shards), "--shards", "2", "--data", "images"]) == 0
-    found = load("shards", shards, image_size=16)
-    assert found.names == ("ant", "bee") and found.inputs.shape == (16, 16, 3)
-    assert len(batches_of(found.train, 1)[0]) == 8
+    loaded = load("shards", shards, image_size=16)
+    assert loaded.names == ("ant", "bee") and loaded.inputs.shape == (16, 16, 3)
+    assert len(batches_of(loaded.train, 1)[0]) == 8
 
 
 def failed(*arguments: str) -> str:
@@ -295,8 +298,8 @@ def shards_that_are_wrong_are_named(folder: Path) -> None:
     first, second, third = sorted(shards.glob("*.tfrecord"))
     content = first.read_bytes()
     first.write_bytes(content[:-1])
-    for found in (failed("verify", str(shards)), failed("shard", str(shards), str(folder / "x"))):
-        assert f"{first} has {len(content) - 1} bytes" in found
+    for text in (failed("verify", str(shards)), failed("shard", str(shards), str(folder / "x"))):
+        assert f"{first} has {len(content) - 1} bytes" in text
     with refused(f"{first} has {len(content) - 1} bytes"):
         load("shards", shards)
     altered = bytearray(content)

@@ -35,8 +35,8 @@ def reported(name: str, folder: Path, **settings: Any) -> tuple[data.Dataset, li
 
 def apart(name: str, folder: Path, other: Path, **settings: Any) -> data.Dataset:
     """Training data, and test data that is given by itself."""
-    given = {"train": DataSource(str(folder)), "test": DataSource(str(other))}
-    return splits.load(TrainConfig(data=name, **settings), given)
+    sources = {"train": DataSource(str(folder)), "test": DataSource(str(other))}
+    return splits.load(TrainConfig(data=name, **settings), sources)
 
 
 def table(path: Path, header: str, rows: str, times: int = 10, encoding: str = "utf-8") -> Path:
@@ -49,8 +49,8 @@ def table(path: Path, header: str, rows: str, times: int = 10, encoding: str = "
 def labels_that_are_equal_numbers_are_one_class(folder: Path) -> None:
     table(folder / "a/train.csv", "a,label\n", "1,1\n2,2\n3,10\n")
     table(folder / "a/test.csv", "a,label\n", "1,1.0\n2, 2.00\n3,1.0e+01\n", 1)
-    found = load("csv", folder / "a")
-    assert found.names == ("1", "2", "10") and found.test.labels.tolist() == [0, 1, 2]
+    loaded = load("csv", folder / "a")
+    assert loaded.names == ("1", "2", "10") and loaded.test.labels.tolist() == [0, 1, 2]
     table(folder / "b/train.csv", "a,label\n", "1,0.0\n2,0.5\n3,-0\n")
     assert load("csv", folder / "b").names == ("0", "0.5")
     table(folder / "c/train.csv", "a,label\n", "1,n\n2,x\n3,12345678901234567890\n")
@@ -76,12 +76,12 @@ def listed(folder: Path) -> list[tuple[int, Path]]:
 def tables_of_other_programs_are_read(folder: Path) -> None:
     for number, (delimiter, encoding) in enumerate([(";", "utf-8-sig"), ("\t", "utf-8")]):
         header, rows = (
-            part.replace(",", delimiter) for part in ("label,a,größe\n", "ja,1,2\nnein,3,4\n\n")
+            text.replace(",", delimiter) for text in ("label,a,größe\n", "ja,1,2\nnein,3,4\n\n")
         )
         path = table(folder / f"{number}.csv", header, rows, encoding=encoding)
-        found = load("csv", path)
-        assert found.names == ("ja", "nein") and found.inputs.shape == (2,)
-        assert len(found.train) + len(found.validation) == 20, "empty lines are not samples"
+        loaded = load("csv", path)
+        assert loaded.names == ("ja", "nein") and loaded.inputs.shape == (2,)
+        assert len(loaded.train) + len(loaded.validation) == 20, "empty lines are not samples"
 
 
 @case
@@ -141,8 +141,8 @@ def shards_of_tables_keep_the_names_of_the_columns(folder: Path) -> None:
 @case
 def an_index_that_pandas_wrote_is_no_input(folder: Path) -> None:
     table(folder / "train.csv", ",a,label,Unnamed: 0\n", "0,5,x,0\n1,6,y,1\n")
-    found, texts = reported("csv", folder)
-    assert found.inputs.shape == (1,) and sorted(set(found.train.values.ravel())) == [5, 6]
+    loaded, texts = reported("csv", folder)
+    assert loaded.inputs.shape == (1,) and sorted(set(loaded.train.values.ravel())) == [5, 6]
     assert len(texts) == 1 and "train.csv column 1 without a name" in texts[0]
     assert "column 'Unnamed: 0'" in texts[0] and str(folder) in texts[0]
 
@@ -172,8 +172,8 @@ def texts_have_classes_of_any_name(folder: Path) -> None:
             for number in range(3):
                 (folder / split / name / f"{number}.txt").write_text(text)
     (folder / "train/Кино/0.doc").write_text("")
-    found, texts = reported("imdb", folder, task="classification", text_length=4)
-    assert found.names == ("Кино", "спорт") and len(found.train) == len(found.validation) == 6
+    loaded, texts = reported("imdb", folder, task="classification", text_length=4)
+    assert loaded.names == ("Кино", "спорт") and len(loaded.train) == len(loaded.validation) == 6
     assert len(texts) == 1 and "1 file (.doc), Кино/0.doc" in texts[0]
     assert "the folder unsup (texts without a label)" in texts[0]
     (folder / "val/Кино/0.txt").write_bytes("dé\nja".encode("latin-1"))
@@ -187,11 +187,11 @@ def what_is_not_used_of_a_folder_is_counted_and_named(folder: Path) -> None:
     (folder / "i/ant/x.WEBP").write_bytes(WEBP)
     (folder / "i/bee/notes.txt").write_text("")
     (folder / "i/readme.md").write_text("")
-    found, texts = reported("images", folder / "i", image_size=8)
+    loaded, texts = reported("images", folder / "i", image_size=8)
     read = decoding.WEBP or decoding.PILLOW
-    assert len(found.train) + len(found.validation) == 12 + read
-    assert {part.find_fault() for part in (found.train, found.validation)} == {""}
-    assert found.train.reader()(tf.range(len(found.train)))[0].shape[1:] == (8, 8, 3)
+    assert len(loaded.train) + len(loaded.validation) == 12 + read
+    assert {samples.find_fault() for samples in (loaded.train, loaded.validation)} == {""}
+    assert loaded.train.reader()(tf.range(len(loaded.train)))[0].shape[1:] == (8, 8, 3)
     count = "2 files (1 .md, 1 .txt)" if read else "3 files (1 .md, 1 .txt, 1 .webp)"
     first = "bee/notes.txt" if read else "ant/x.WEBP"
     assert len(texts) == 1 and texts[0].endswith(f"{count}, such as {first}"), texts
@@ -209,8 +209,8 @@ def an_image_folder_may_call_its_validation_data_val(folder: Path) -> None:
     image_folder(folder / "train")
     image_folder(folder / "val", count=2)
     image_folder(folder / "other", count=1)
-    found, texts = reported("images", folder, image_size=8)
-    assert (len(found.train), len(found.validation)) == (12, 4)
+    loaded, texts = reported("images", folder, image_size=8)
+    assert (len(loaded.train), len(loaded.validation)) == (12, 4)
     assert len(texts) == 1 and "the folder other" in texts[0]
 
 
@@ -219,8 +219,8 @@ def arrays_for_validation_are_used_and_others_named(folder: Path) -> None:
     x, y = pixels(20, 4, 4), np.arange(20) % 2
     arrays = dict(x_train=x, y_train=y, x_val=x[:4], y_val=y[:4], x_test=x[:3], y_test=y[:3])
     with folder_with(folder, **arrays, sample_weight=y) as source:
-        found, texts = reported("numpy", source)
-    assert [len(part) for part in (found.train, found.validation, found.test)] == [20, 4, 3]
+        loaded, texts = reported("numpy", source)
+    assert (len(loaded.train), len(loaded.validation), len(loaded.test)) == (20, 4, 3)
     assert len(texts) == 1 and "the array sample_weight" in texts[0]
     (folder / "more.npy").write_bytes(b"")
     np.savez(folder / "d.npz", x=x, y=y)
@@ -231,11 +231,11 @@ def arrays_for_validation_are_used_and_others_named(folder: Path) -> None:
 def one_hot_labels_are_classes(folder: Path) -> None:
     x, labels = pixels(9, 4), np.arange(9) % 3
     with folder_with(folder, x=x, y=np.eye(3, dtype=np.float32)[labels]) as source:
-        found = load("numpy", source)
-        assert found.classes == 3
+        loaded = load("numpy", source)
+        assert loaded.classes == 3
         taken = dict(zip(map(bytes, x), labels.tolist(), strict=True))
-        for part in (found.train, found.validation):
-            assert part.labels.tolist() == [taken[bytes(row)] for row in part.values]
+        for samples in (loaded.train, loaded.validation):
+            assert samples.labels.tolist() == [taken[bytes(row)] for row in samples.values]
     for wrong in (np.ones((9, 3)), np.eye(3)[labels] * 2, np.zeros((9, 3, 1))):
         with folder_with(folder, x=x, y=wrong) as source, refused("d.npz: y has the shape (9, 3"):
             load("numpy", source)
@@ -247,12 +247,12 @@ def one_hot_labels_are_classes(folder: Path) -> None:
 def validation_data_may_lack_a_class(folder: Path) -> None:
     image_folder(folder / "i/train", "ant bee cow")
     image_folder(folder / "i/validation", "cow ant", count=2)
-    found = load("images", folder / "i", image_size=8)
-    assert found.validation.labels.tolist() == [0, 0, 2, 2] and found.classes == 3
+    loaded = load("images", folder / "i", image_size=8)
+    assert loaded.validation.labels.tolist() == [0, 0, 2, 2] and loaded.classes == 3
     table(folder / "c/a.csv", "a,label\n", "1,x\n2,y\n3,z\n")
     table(folder / "t/b.csv", "a,label\n", "5,z\n6,y\n", 1)
-    found = apart("csv", folder / "c", folder / "t")
-    assert found.test.labels.tolist() == [2, 1] and found.test.classes == ("x", "y", "z")
+    loaded = apart("csv", folder / "c", folder / "t")
+    assert loaded.test.labels.tolist() == [2, 1] and loaded.test.classes == ("x", "y", "z")
     table(folder / "t/b.csv", "a,label\n", "5,z\n6,q\n", 1)
     with refused("test has the class q, but train has x, y, z"):
         apart("csv", folder / "c", folder / "t")
@@ -266,8 +266,8 @@ def validation_data_may_lack_a_class(folder: Path) -> None:
 def a_class_is_the_one_of_the_same_name_before_one_of_the_same_number(folder: Path) -> None:
     image_folder(folder / "train", "01 1 2")
     image_folder(folder / "validation", "01 2", count=2)
-    found = load("images", folder, image_size=8)
-    assert found.names == ("01", "1", "2") and found.validation.labels.tolist() == [0, 0, 2, 2]
+    loaded = load("images", folder, image_size=8)
+    assert loaded.names == ("01", "1", "2") and loaded.validation.labels.tolist() == [0, 0, 2, 2]
 
 
 @case

@@ -87,9 +87,9 @@ def numbers_that_are_stored_as_pictures_or_bytes_are_no_pixels(folder: Path) -> 
     with refused("each four bytes are one pixel of float32"):
         index.index(str(folder), None, "train", TrainConfig(**NAMES), print)
     numbers = [example(image=b"\xff\xfe\xfd\xfc", label=[n % 2]) for n in range(9)]
-    one = build(folder / "b", numbers, **TENSOR, tensor={"dtype": "int8", "encoding": "bytes"})
+    single = build(folder / "b", numbers, **TENSOR, tensor={"dtype": "int8", "encoding": "bytes"})
     with refused("the bytes of numbers of int8"):
-        load("tfrecord", one, input_shape="4", **NAMES)
+        load("tfrecord", single, input_shape="4", **NAMES)
     two = build(folder / "c", numbers, **TENSOR, tensor={"dtype": "uint8", "encoding": "bytes"})
     assert load("tfrecord", two, input_shape="4", **NAMES).train.inputs.shape == (4,)
     deep = build(folder / "d", images(), **IMAGE, image={"dtype": "uint16"})

@@ -49,14 +49,14 @@ def read_all(samples: Any, size: int) -> list[tuple[int, int]]:
     brightness is its number."""
     config = TrainConfig(shift=0)
     plan = input_pipeline.plan_for(samples, config, replicas=size, global_batch=8, training=True)
-    found = []
+    seen = []
     for replica in range(size):
         feed = iter(input_pipeline.batches(samples, plan, config, [replica]))
         for _ in range(plan.steps):
             inputs, labels, weights, _ = next(feed)
             rows = zip(inputs.numpy(), labels.numpy(), weights.numpy(), strict=True)
-            found += [(round(float(x.mean()) * 255 / 4), int(y)) for x, y, w in rows if w]
-    return sorted(found)
+            seen += [(round(float(x.mean()) * 255 / 4), int(y)) for x, y, w in rows if w]
+    return sorted(seen)
 
 
 @case
@@ -65,11 +65,11 @@ def images_of_the_tools_of_tensorflow_models_are_read_once_each(folder: Path) ->
         written(folder / name, images(numbers))
     written(folder / "train-00002-of-00003", [])
     written(folder / "validation-00000-of-00001", images(range(20, 23)))
-    found = load("tfrecord", folder, image_size=16)
-    assert found.inputs.shape == (16, 16, 3) and found.classes == 3 and found.test is None
+    loaded = load("tfrecord", folder, image_size=16)
+    assert loaded.inputs.shape == (16, 16, 3) and loaded.classes == 3 and loaded.test is None
     for size in (1, 2):
-        assert read_all(found.train, size) == [(n, n % 3) for n in range(15)]
-    assert read_all(found.validation, 1) == [(n, n % 3) for n in (20, 21, 22)]
+        assert read_all(loaded.train, size) == [(n, n % 3) for n in range(15)]
+    assert read_all(loaded.validation, 1) == [(n, n % 3) for n in (20, 21, 22)]
 
 
 @case
@@ -92,12 +92,12 @@ def a_compressed_file_gives_the_same_samples(folder: Path) -> None:
 def lists_of_numbers_are_inputs_too(folder: Path) -> None:
     written(folder / "train/a.tfrecord-00000-of-00001", tables(range(70)))
     written(folder / "test/a.tfrecord-00000-of-00001", tables([7]))
-    found = load("tfrecord", folder, **NUMBERS)
-    assert found.inputs.shape == (4,) and len(found.train) + len(found.validation) == 70
-    assert found.test.values.tolist() == [[7.5] * 4] and found.test.labels.tolist() == [1]
+    loaded = load("tfrecord", folder, **NUMBERS)
+    assert loaded.inputs.shape == (4,) and len(loaded.train) + len(loaded.validation) == 70
+    assert loaded.test.values.tolist() == [[7.5] * 4] and loaded.test.labels.tolist() == [1]
     written(folder / "r.tfrec", [example(x=[n, 1], y=[n / 2]) for n in range(9)])
-    found = load("tfrecord", folder / "r.tfrec", task="regression", **NUMBERS)
-    assert found.inputs.shape == (2,) and max(found.train.labels) <= 4
+    loaded = load("tfrecord", folder / "r.tfrec", task="regression", **NUMBERS)
+    assert loaded.inputs.shape == (2,) and max(loaded.train.labels) <= 4
 
 
 @case
@@ -112,8 +112,8 @@ def a_training_learns_from_tfrecord_files(folder: Path) -> None:
     ]
     written(folder / "d/a.tfrecord", records)
     settings: dict[str, Any] = dict(data="tfrecord", data_folders={"train": folder / "d"})
-    found = run(folder / "r", image_size=8, epochs=4, mirrored=True, **settings)
-    assert found.evaluation["accuracy"] == 1 and found.evaluation["samples"] == 6
+    outcome = run(folder / "r", image_size=8, epochs=4, mirrored=True, **settings)
+    assert outcome.evaluation["accuracy"] == 1 and outcome.evaluation["samples"] == 6
 
 
 @case
@@ -121,8 +121,8 @@ def tfrecord_files_are_sharded_as_they_are(folder: Path) -> None:
     written(folder / "source/train-00000-of-00001", images(range(20)))
     arguments = ["--shards", "3", "--data", "tfrecord"]
     assert data_command(["shard", str(folder / "source"), str(folder / "a"), *arguments]) == 0
-    found = splits.read(tfrecord, DataSource(str(folder / "a")), TrainConfig(image_size=16), print)
-    assert read_all(found["train"], 1) == [(n, n % 3) for n in range(20)]
+    loaded = splits.read(tfrecord, DataSource(str(folder / "a")), TrainConfig(image_size=16), print)
+    assert read_all(loaded["train"], 1) == [(n, n % 3) for n in range(20)]
     written(folder / "t/a.tfrecords", tables(range(20)))
     arguments += ["--set", "input_feature=x", "--set", "label_feature=y"]
     assert data_command(["shard", str(folder / "t"), str(folder / "b"), *arguments]) == 0
@@ -168,8 +168,8 @@ def a_record_unlike_the_first_is_named(folder: Path) -> None:
         load("tfrecord", folder, **NUMBERS)
     written(path, [*images(range(3)), example(image__encoded=b"none", image__class__label=[0])])
     (folder / "a.tfrecord").unlink()
-    found = load("tfrecord", folder, held_out=0.5)
-    faults = {found.train.find_fault(), found.validation.find_fault()}
+    loaded = load("tfrecord", folder, held_out=0.5)
+    faults = {loaded.train.find_fault(), loaded.validation.find_fault()}
     assert faults == {"", f"{path} record 4 is not an image that can be read"}
 
 
@@ -238,8 +238,8 @@ def a_record_above_the_largest_is_refused_though_the_file_has_it(folder: Path) -
 def the_name_of_a_file_counts_before_its_folders(folder: Path) -> None:
     written(folder / "my_test_set/train-00000-of-00001", tables(range(20)))
     written(folder / "my_test_set/more.tfrecord", tables(range(3)))
-    found = load("tfrecord", folder, **NUMBERS)
-    assert len(found.train) + len(found.validation) == 20 and len(found.test) == 3
+    loaded = load("tfrecord", folder, **NUMBERS)
+    assert len(loaded.train) + len(loaded.validation) == 20 and len(loaded.test) == 3
 
 
 @case
@@ -247,20 +247,20 @@ def tfrecord_files_of_unclear_splits_are_refused(folder: Path) -> None:
     (folder / "none").mkdir()
     with refused("none has no TFRecord file (*.tfrecord, "):
         load("tfrecord", folder / "none")
-    one = written(folder / "a/more.tfrecord", tables(range(3)))
+    more = written(folder / "a/more.tfrecord", tables(range(3)))
     written(folder / "a/mnist_test.tfrecord", tables(range(3)))
-    with refused(f"{one} is of no split, but other files are of test"):
+    with refused(f"{more} is of no split, but other files are of test"):
         load("tfrecord", folder / "a")
-    one.rename(folder / "a/val-1.tfrecord")
+    more.rename(folder / "a/val-1.tfrecord")
     with refused("a has no train: it has test, validation"):
         load("tfrecord", folder / "a", **NUMBERS)
     written(folder / "b/x.tfrecord", tables(range(9)))
-    given = {"train": DataSource(str(folder / "b")), "validation": DataSource(str(folder / "a"))}
-    found = splits.load(TrainConfig(data="tfrecord", **NUMBERS), given)
-    assert (len(found.train), len(found.validation)) == (9, 3)
+    sources = {"train": DataSource(str(folder / "b")), "validation": DataSource(str(folder / "a"))}
+    loaded = splits.load(TrainConfig(data="tfrecord", **NUMBERS), sources)
+    assert (len(loaded.train), len(loaded.validation)) == (9, 3)
     (folder / "a/val-1.tfrecord").unlink()
     with refused("a has no validation: it has test"):
-        splits.load(TrainConfig(data="tfrecord", **NUMBERS), given)
+        splits.load(TrainConfig(data="tfrecord", **NUMBERS), sources)
 
 
 @case
@@ -271,8 +271,8 @@ def bytes_that_are_pixels_need_their_shape(folder: Path) -> None:
     settings: dict[str, Any] = dict(input_feature="raw", label_feature="y")
     with refused(f"{path} record 1: 'raw' has 12 bytes that are no image: --set input_shape="):
         load("tfrecord", folder, **settings)
-    found = load("tfrecord", folder, input_shape="4,3,1", **settings)
-    values = np.concatenate([found.train.values, found.validation.values])
+    loaded = load("tfrecord", folder, input_shape="4,3,1", **settings)
+    values = np.concatenate([loaded.train.values, loaded.validation.values])
     assert values.dtype == np.uint8 and values.shape == (6, 4, 3, 1)
     assert sorted(map(bytes, values)) == sorted(map(bytes, raw))
     with refused(f"{path} record 1 has 12 bytes, not the 16 of input_shape=4,4"):

@@ -47,9 +47,9 @@ def shard(folder: Path, uri: str) -> tuple[int, str]:
 
 def train(folder: Path, *data: str) -> list[float]:
     """The losses of a training."""
-    settings = [part for setting in SETTINGS for part in ("--set", setting)]
-    given = [part for one in data for part in ("--data", one)]
-    code, text = called(training, "--results", str(folder), *given, *settings)
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    sources = [word for source in data for word in ("--data", source)]
+    code, text = called(training, "--results", str(folder), *sources, *settings)
     assert code == 0, text
     records = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     epochs = [record for record in records if record["kind"] == "epoch"]

@@ -108,8 +108,8 @@ def test_a_position_belongs_to_its_lane_and_the_lane_to_a_replica(
     for step in range(epoch.steps):
         owner = {p: p % lanes % replicas for p in epoch.positions(step)}
         for replica in range(replicas):
-            own = [p for p, number in owner.items() if number == replica]
-            assert list(epoch.share(step, replica)) == own
+            owned = [p for p, number in owner.items() if number == replica]
+            assert list(epoch.share(step, replica)) == owned
 
 
 def test_a_share_is_padded_to_one_sample_and_no_more() -> None:

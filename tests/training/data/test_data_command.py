@@ -16,5 +16,5 @@ def test_shard_without_tensorflow_names_the_command_that_has_it(
 ) -> None:
     monkeypatch.setattr(sys, "path", [str(ROOT)])
     assert main(["shard", str(tmp_path), "new", "--data", "images"]) == 2
-    wanted = f"next: fab data shard {tmp_path} new"
-    assert wanted in capsys.readouterr().err
+    expected = f"next: fab data shard {tmp_path} new"
+    assert expected in capsys.readouterr().err

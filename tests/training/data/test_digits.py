@@ -22,10 +22,10 @@ def test_the_file_is_the_one_whose_origin_is_stated() -> None:
 def test_the_last_fifth_is_held_out_whatever_the_seed() -> None:
     everything = digits.read_all().values
     for seed in (0, 1):
-        found = splits.load(TrainConfig(seed=seed), {})
-        assert (found.train.values.shape, len(found.validation)) == ((1437, 8, 8, 1), 360)
-        assert (found.validation.values == everything[1437:]).all()
-        assert (found.train.values == everything[:1437]).all()
+        loaded = splits.load(TrainConfig(seed=seed), {})
+        assert (loaded.train.values.shape, len(loaded.validation)) == ((1437, 8, 8, 1), 360)
+        assert (loaded.validation.values == everything[1437:]).all()
+        assert (loaded.train.values == everything[:1437]).all()
 
 
 def test_pixels_are_between_0_and_1_and_all_digits_occur() -> None:

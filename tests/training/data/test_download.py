@@ -45,12 +45,12 @@ def test_a_download_is_the_same_and_is_done_once(
     (tmp_path / "a/deep/large").write_bytes(os.urandom(2 * cache.RANGE + 5))
     (tmp_path / "a/empty").touch()
     upload(tmp_path / "a", place("p"))
-    found = downloaded(place("p"))
-    assert files(found) == files(tmp_path / "a")
-    assert found.parent == Path.home() / ".railhead/data"
-    (found / "deep/large").unlink()
-    assert downloaded(place("p")) == found
-    assert not list(found.rglob("large")), "it was downloaded again"
+    folder = downloaded(place("p"))
+    assert files(folder) == files(tmp_path / "a")
+    assert folder.parent == Path.home() / ".railhead/data"
+    (folder / "deep/large").unlink()
+    assert downloaded(place("p")) == folder
+    assert not list(folder.rglob("large")), "it was downloaded again"
 
 
 def test_another_content_is_another_folder(s3: Callable[[str], str], tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_a_part_that_is_longer_than_its_file_is_read_again(tmp_path: Path) -> No
     begun.write_bytes(b"of an earlier, longer file")
     cache.download(made, [file], tmp_path / "b", lambda text: None)
     assert (tmp_path / "b/x").read_bytes() == b"content"
-    found = cache.download_all(made, made.items(), lambda text: None)
-    assert [path.name for path in found.iterdir()] == ["x"]
+    folder = cache.download_all(made, made.items(), lambda text: None)
+    assert [path.name for path in folder.iterdir()] == ["x"]
 
 
 def test_the_part_of_another_version_is_not_continued(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_parts_are_disjoint_and_share_the_manifest(
 ) -> None:
     make_shards(tmp_path / "a")
     upload(tmp_path / "a", s3("p"))
-    found = [set(files(downloaded(s3("p"), part))) for part in ("0/2", "1/2")]
-    shared = found[0] & found[1]
+    halves = [set(files(downloaded(s3("p"), part))) for part in ("0/2", "1/2")]
+    shared = halves[0] & halves[1]
     assert MANIFEST in shared and len(shared) == 2 and all(map(is_manifest, shared))
-    assert sorted(found[0] ^ found[1]) == [f"shard-{number}.tfrecord" for number in range(3)]
+    assert sorted(halves[0] ^ halves[1]) == [f"shard-{number}.tfrecord" for number in range(3)]
     with pytest.raises(DataError, match="part 3/5 is empty"):
         downloaded(s3("p"), "3/5")
     for text in ("2/2", "x", "1/"):

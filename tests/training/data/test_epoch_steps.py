@@ -25,11 +25,11 @@ def pipeline(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize(("done", "left"), [(0, 5), (64, 4), (256, 1)])
+@pytest.mark.parametrize(("done", "remaining"), [(0, 5), (64, 4), (256, 1)])
 def test_an_epoch_that_ends_early_ends_there_also_after_an_interruption(
-    pipeline: Any, done: int, left: int
+    pipeline: Any, done: int, remaining: int
 ) -> None:
     """1000 samples are 16 steps of 64; `steps_per_epoch` is 5, in the first epoch and the next."""
     plan = pipeline.Plan(1000, 64, 1, 1, steps=5, seed=7, training=True, first_epoch=2, start=done)
-    assert [plan.steps_of(epoch) for epoch in (2, 3, 9)] == [left, 5, 5]
-    assert len(list(plan.shares(2, 0))) == left
+    assert [plan.steps_of(epoch) for epoch in (2, 3, 9)] == [remaining, 5, 5]
+    assert len(list(plan.shares(2, 0))) == remaining

@@ -29,7 +29,7 @@ def wait_until(check: Callable[[], Any]) -> None:
 
 def read_epoch(folder: Path, look: Callable[[], None] = lambda: None) -> list[bytes]:
     """One epoch, as a script reads it."""
-    found: list[bytes] = []
+    seen: list[bytes] = []
     while True:
         look()
         names = sorted(path for path in folder.iterdir() if path.name[0] != ".")
@@ -41,8 +41,8 @@ def read_epoch(folder: Path, look: Callable[[], None] = lambda: None) -> list[by
             raise OSError(content.decode())
         names[0].unlink()
         if names[0].suffix == ".end":
-            return found
-        found += records_of(content)
+            return seen
+        seen += records_of(content)
 
 
 @pytest.fixture
@@ -97,9 +97,9 @@ def test_parts_of_a_stream_are_disjoint_and_shuffled_by_file(
     every = make_shards(tmp_path / "a", shards=8, count=3)
     (tmp_path / "a/manifest.json").unlink()  # records of somebody else
     uri = str(tmp_path / "a")
-    found = [read_epoch(feed(uri, "--part", f"{part}/2")) for part in (0, 1)]
-    assert found[0] == [one for one in every if one[0] in b"0246"]
-    assert sorted(found[0] + found[1]) == sorted(every)
+    halves = [read_epoch(feed(uri, "--part", f"{part}/2")) for part in (0, 1)]
+    assert halves[0] == [record for record in every if record[0] in b"0246"]
+    assert sorted(halves[0] + halves[1]) == sorted(every)
     folder = feed(uri, "--shuffle", "1")
     shuffled = [read_epoch(folder) for _ in range(2)]
     assert shuffled[0] != shuffled[1] and sorted(shuffled[0]) == sorted(shuffled[1]) == sorted(

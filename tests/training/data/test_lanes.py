@@ -48,17 +48,17 @@ def trained(
     """The sample number at each position, each replica reading only its own lanes."""
     lanes = lanes_for(replicas)
     plan = Epoch(sum(counts), batch, replicas, lanes, start)
-    found: dict[int, int] = {}
+    seen: dict[int, int] = {}
     for replica in range(replicas):
         readers = {}
         for lane in (lane for lane in range(lanes) if lane % replicas == replica):
             passed = lane_length(start, lanes, lane)
-            part = cut(counts, lanes, lane)
-            readers[lane] = read(part, lane=lane, start=passed, **how).numbers()
+            shards = cut(counts, lanes, lane)
+            readers[lane] = read(shards, lane=lane, start=passed, **how).numbers()
         for step in range(plan.steps):
-            found |= {p: next(readers[p % lanes]) for p in plan.share(step, replica)}
+            seen |= {p: next(readers[p % lanes]) for p in plan.share(step, replica)}
         assert [next(reader, None) for reader in readers.values()] == [None] * len(readers)
-    return dict(sorted(found.items()))
+    return dict(sorted(seen.items()))
 
 
 def of_rows(spans: Spans) -> list[tuple[int, int, int]]:
@@ -118,8 +118,8 @@ def test_every_record_is_read_once_also_after_a_resume_at_every_edge_of_a_window
 def test_every_record_of_uneven_shards_is_read_exactly_once(
     counts: list[int], replicas: int, each: int, order: int
 ) -> None:
-    found = trained(counts, replicas, lanes_for(replicas) * each, order=order)
-    assert sorted(found.values()) == list(range(sum(counts)))
+    order_read = trained(counts, replicas, lanes_for(replicas) * each, order=order)
+    assert sorted(order_read.values()) == list(range(sum(counts)))
 
 
 @bounded(15)
@@ -160,11 +160,11 @@ def test_what_is_read_of_the_tracks_is_what_the_windows_order(
     """As the input pipeline does it: windows take the next records of each track."""
     lane = read(Spans.of_shards(counts), window=window, start=start, order=order)
     tracks = [iter(of_rows(lane.reads(number))) for number in range(len(lane.tracks))]
-    found = []
+    seen = []
     for shuffle in lane.orders():
         taken = [row for track in tracks for row in itertools.islice(track, lane.stretch)]
-        found += [taken[index][2] for index in shuffle]
-    assert found == list(lane.numbers())
+        seen += [taken[index][2] for index in shuffle]
+    assert seen == list(lane.numbers())
     assert [next(track, None) for track in tracks] == [None] * len(tracks)
 
 
@@ -187,7 +187,7 @@ def test_shards_and_windows_are_shuffled_anew_in_every_epoch_lane_and_seed() -> 
         assert len(set(windows)) > 15 and list(pieces) != sorted(pieces)
         orders.add((pieces, windows[0], windows[1]))
     assert len(orders) == 12
-    assert len({part for parts in orders for part in parts}) == 36
+    assert len({each for parts in orders for each in parts}) == 36
 
 
 @pytest.mark.parametrize("order", [1, 2])

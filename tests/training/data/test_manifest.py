@@ -34,14 +34,14 @@ def shards_of(*names: str) -> tuple[Shard, ...]:
     )
 
 
-def version_1(found: Manifest) -> bytes:
+def version_1(manifest_: Manifest) -> bytes:
     """As it was written before."""
     document = {
         "format": "railhead-shards",
         "version": 1,
-        "records": found.records,
-        "schema": asdict(found.schema),
-        "shards": [{**vars(shard), "offsets": list(shard.offsets)} for shard in found.shards],
+        "records": manifest_.records,
+        "schema": asdict(manifest_.schema),
+        "shards": [{**vars(shard), "offsets": list(shard.offsets)} for shard in manifest_.shards],
     }
     return json.dumps(document).encode()
 
@@ -54,17 +54,20 @@ NAMES = [COUNTED, ("b/x.tfrecord", "a 1.tfrecord", "ä-0.tfrecord"), ("0.tfrecor
 def test_a_manifest_comes_back_as_it_was(tmp_path: Path, names: tuple[str, ...]) -> None:
     shards = shards_of(*names)
     manifest.write(Folder(tmp_path), Manifest(SCHEMA, shards))
-    found = manifest.load(Folder(tmp_path))
-    assert found.schema == SCHEMA and isinstance(found.shards, Table)
-    for one, other in zip(found.shards, shards, strict=True):
-        assert (one.name, one.records, one.bytes, one.sha256) == (
-            other.name, other.records, other.bytes, other.sha256
+    loaded = manifest.load(Folder(tmp_path))
+    assert loaded.schema == SCHEMA and isinstance(loaded.shards, Table)
+    for shard, expected in zip(loaded.shards, shards, strict=True):
+        assert (shard.name, shard.records, shard.bytes, shard.sha256) == (
+            expected.name, expected.records, expected.bytes, expected.sha256
         )  # fmt: skip
-        assert list(one.offsets) == list(other.offsets)
-        for record in range(one.records + 1):
-            assert (one.place(record), one.end(record)) == (other.place(record), other.end(record))
-    assert list(found.names) == list(names) and found.records == sum(s.records for s in shards)
-    manifest.write(Folder(tmp_path / "copy"), found)
+        assert list(shard.offsets) == list(expected.offsets)
+        for record in range(shard.records + 1):
+            assert (shard.place(record), shard.end(record)) == (
+                expected.place(record),
+                expected.end(record),
+            )
+    assert list(loaded.names) == list(names) and loaded.records == sum(s.records for s in shards)
+    manifest.write(Folder(tmp_path / "copy"), loaded)
     for path in tmp_path.glob("manifest*"):
         assert (tmp_path / "copy" / path.name).read_bytes() == path.read_bytes()
 
@@ -108,8 +111,8 @@ def test_an_older_manifest_knows_what_is_wrong_in_a_shard(tmp_path: Path) -> Non
     for shard in whole["shards"]:
         del shard["offsets"], shard["every"]
         shard["sha256"] = ""
-    found = manifest.parse(json.dumps(whole).encode(), here)
-    assert found.shards[0].place(7) == (0, 7)
+    loaded = manifest.parse(json.dumps(whole).encode(), here)
+    assert loaded.shards[0].place(7) == (0, 7)
 
 
 def broken(change: Callable[[dict[str, Any]], Any], folder: Path) -> str:
@@ -215,7 +218,7 @@ def test_offsets_of_an_older_manifest_are_verified(tmp_path: Path) -> None:
 
 def test_of_two_writers_one_manifest_is_whole(tmp_path: Path) -> None:
     """Each step of one between those of the other."""
-    one = Manifest(SCHEMA, shards_of("a", "b"))
+    manifest_ = Manifest(SCHEMA, shards_of("a", "b"))
     other = Manifest(SCHEMA, shards_of("c", "d", "e"))
     here = Folder(tmp_path)
 
@@ -225,7 +228,7 @@ def test_of_two_writers_one_manifest_is_whole(tmp_path: Path) -> None:
                 manifest.write(here, other)
             super().put(name, content)
 
-    manifest.write(Between(tmp_path), one)
+    manifest.write(Between(tmp_path), manifest_)
     assert list(manifest.load(here).names) == ["a", "b"]
     manifest.write(here, other)
     assert list(manifest.load(here).names) == ["c", "d", "e"]

@@ -55,5 +55,5 @@ def test_thirty_steps_of_the_preset_learn_fashion_mnist(
         command, cwd=ROOT, env=around, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads((tmp_path / "evaluation.json").read_text())
-    assert found["samples"] == 10_000 and found["accuracy"] > 0.5, found
+    evaluation = json.loads((tmp_path / "evaluation.json").read_text())
+    assert evaluation["samples"] == 10_000 and evaluation["accuracy"] > 0.5, evaluation

@@ -31,17 +31,17 @@ def place(
     """A function from a prefix to a URI in a new bucket, or in a folder."""
     if request.param == "folder":
         return lambda prefix: str(tmp_path / prefix)
-    found: S3 | Gcs = request.getfixturevalue("s3_store" if request.param == "s3" else "gcs_store")
-    return bucket(found, monkeypatch)
+    server: S3 | Gcs = request.getfixturevalue("s3_store" if request.param == "s3" else "gcs_store")
+    return bucket(server, monkeypatch)
 
 
-def bucket(found: S3 | Gcs, patch: pytest.MonkeyPatch, **environ: str) -> Callable[[str], str]:
-    for name, value in {**found.environ, **environ}.items():
+def bucket(server: S3 | Gcs, patch: pytest.MonkeyPatch, **environ: str) -> Callable[[str], str]:
+    for name, value in {**server.environ, **environ}.items():
         patch.setenv(name, value)
     patch.setattr(store, "RETRY_TIMEOUT", timedelta(seconds=2))
     name = f"bucket-{next(NUMBERS)}"
-    found.make_bucket(name)
-    return lambda prefix: found.uri(name, prefix)
+    server.make_bucket(name)
+    return lambda prefix: server.uri(name, prefix)
 
 
 @pytest.fixture
@@ -79,20 +79,20 @@ def test_a_file_is_a_store_of_its_own(place: Callable[[str], str], tmp_path: Pat
     file = tmp_path / "content"
     file.write_bytes(b"0123456789")
     store.open_store(place("a")).put("b/one", file)
-    one = store.open_store(place("a/b/one"))
-    assert [(item.name, item.bytes) for item in one.items()] == [("one", 10)]
-    assert one.read("one") == b"0123456789" and bytes(one.read_range("one", 8, 10)) == b"89"
+    stored = store.open_store(place("a/b/one"))
+    assert [(item.name, item.bytes) for item in stored.items()] == [("one", 10)]
+    assert stored.read("one") == b"0123456789" and bytes(stored.read_range("one", 8, 10)) == b"89"
 
 
 @pytest.mark.parametrize("fixture", ["s3_store", "gcs_store"])
 def test_a_folder_that_a_console_made_is_not_a_file(
     fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: S3 | Gcs = request.getfixturevalue(fixture)
-    place = bucket(found, monkeypatch)
+    server: S3 | Gcs = request.getfixturevalue(fixture)
+    place = bucket(server, monkeypatch)
     name = place("").split("/")[2]
     for key in ("a/", "a/ant/", "a/ant/1.png", "a/ant/empty"):
-        found.put(name, key, b"png" if key.endswith(".png") else b"")
+        server.put(name, key, b"png" if key.endswith(".png") else b"")
     assert [item.name for item in store.open_store(place("a")).items()] == [
         "ant/1.png",
         "ant/empty",
@@ -119,10 +119,10 @@ def test_what_is_not_there_is_named(place: Callable[[str], str]) -> None:
 def test_a_bucket_that_does_not_exist(
     fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: S3 | Gcs = request.getfixturevalue(fixture)
-    bucket(found, monkeypatch)
-    with pytest.raises(DataError, match=f"there is no bucket {found.scheme}://nowhere"):
-        store.open_store(found.uri("nowhere", "a")).items()
+    server: S3 | Gcs = request.getfixturevalue(fixture)
+    bucket(server, monkeypatch)
+    with pytest.raises(DataError, match=f"there is no bucket {server.scheme}://nowhere"):
+        store.open_store(server.uri("nowhere", "a")).items()
 
 
 def test_a_refused_read_names_the_key_to_set(s3_store: S3, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_a_machine_without_credentials_says_how_to_give_them(
 
 
 @pytest.mark.parametrize(
-    ("text", "given"),
+    ("text", "source"),
     [
         ("s3://bkt/p/q", uri.DataSource("s3://bkt/p/q", "file")),
         ("s3://bkt/p,stream", uri.DataSource("s3://bkt/p", "stream")),
@@ -239,8 +239,8 @@ def test_a_machine_without_credentials_says_how_to_give_them(
         ("/data/a,b,file", uri.DataSource("/data/a,b", "file")),
     ],
 )
-def test_the_mode_is_read_from_the_right(text: str, given: uri.DataSource) -> None:
-    assert uri.parse_source(text) == given
+def test_the_mode_is_read_from_the_right(text: str, source: uri.DataSource) -> None:
+    assert uri.parse_source(text) == source
 
 
 @pytest.mark.parametrize(
@@ -288,11 +288,11 @@ def test_an_empty_folder_is_not_a_file_and_an_empty_file_is(
     fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pyarrow leaves `two/m/`."""
-    found: S3 | Gcs = request.getfixturevalue(fixture)
-    place = bucket(found, monkeypatch)
+    server: S3 | Gcs = request.getfixturevalue(fixture)
+    place = bucket(server, monkeypatch)
     name = place("").split("/")[2]
     for key in ("two/m/", "two/empty", "two/full"):
-        found.put(name, key, b"x" if key.endswith("full") else b"")
+        server.put(name, key, b"x" if key.endswith("full") else b"")
     assert [item.name for item in store.open_store(place("two")).items()] == ["empty", "full"]
 
 

@@ -41,12 +41,12 @@ def test_every_stretch_of_a_shard_is_read_whatever_the_sizes(tmp_path: Path, ind
     assert len(shard.offsets) == 23 and shard.every == 3
     if not indexed:
         shard = columns.Shard(shard.name, shard.records, shard.bytes, shard.sha256)
-    found = manifest.Manifest(SCHEMA, (shard,))
+    manifest_ = manifest.Manifest(SCHEMA, (shard,))
     for first, count, size in itertools.product((0, 1, 33, 69), (1, 2, 37, 70), (50, 777, 1 << 20)):
         if first + count <= 70:
             span = Span(0, first, count, first)
-            parts = list(stream.span_segments(here, found, span, size))
-            read = [one for content, _ in parts for one in records_of(content)]
+            parts = list(stream.span_segments(here, manifest_, span, size))
+            read = [record for content, _ in parts for record in records_of(content)]
             assert read == every[first : first + count], (first, count, size)
             assert sum(taken for _, taken in parts) == count
 
@@ -56,11 +56,11 @@ def test_a_stretch_inside_a_shard_reads_little_of_the_rest(
 ) -> None:
     make_shards(tmp_path / "a", shards=1, count=640)
     here = Folder(tmp_path / "a")
-    found = manifest.load(here)
+    loaded = manifest.load(here)
     ranges: list[Any] = []
     monkeypatch.setattr(here, "read_range", noted(here.read_range, ranges))
-    list(stream.span_segments(here, found, Span(0, 401, 30, 401), 1 << 20))
-    size = found.shards[0].bytes
+    list(stream.span_segments(here, loaded, Span(0, 401, 30, 401), 1 << 20))
+    size = loaded.shards[0].bytes
     assert sum(end - start for _, start, end in ranges) < size / 640 * 80
 
 

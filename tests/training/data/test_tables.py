@@ -62,9 +62,9 @@ def reported(folder: Path, **settings: Any) -> tuple[Any, list[str]]:
 def test_each_kind_of_column_becomes_numbers(
     tmp_path: Path, values: list[str], settings: Any, names: list[str], numbers: list[list[float]]
 ) -> None:
-    found = column(tmp_path, *values, **settings)
-    assert found.columns == ("n", *names)
-    np.testing.assert_allclose(found.values[:, 1:], numbers, rtol=1e-6)
+    values_read = column(tmp_path, *values, **settings)
+    assert values_read.columns == ("n", *names)
+    np.testing.assert_allclose(values_read.values[:, 1:], numbers, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_other_columns_are_refused_with_line_and_setting(
     with pytest.raises(DataError) as refused:
         column(tmp_path, *values, **settings)
     assert f"train.csv line {line}, column 'b'" in str(refused.value)
-    assert [part for part in parts if part not in str(refused.value)] == []
+    assert [text for text in parts if text not in str(refused.value)] == []
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_the_command_of_a_message_converts_the_file(
     (tmp_path / "new").mkdir()
     converted = subprocess.run(command[1], shell=True, check=True, capture_output=True)
     (tmp_path / "new/train.csv").write_bytes(converted.stdout)
-    found = read(tmp_path / "new")["train"]
-    assert found.columns == ("n", *names)
-    np.testing.assert_allclose(found.values[:, 1], numbers)
+    loaded = read(tmp_path / "new")["train"]
+    assert loaded.columns == ("n", *names)
+    np.testing.assert_allclose(loaded.values[:, 1], numbers)
 
 
 def test_other_data_is_read_as_the_training_data_was(tmp_path: Path) -> None:
@@ -126,11 +126,11 @@ def test_other_data_is_read_as_the_training_data_was(tmp_path: Path) -> None:
     (tmp_path / "a/test.csv").write_text("n,c,label\n,blue,x\n7,blue,y\n")
     (tmp_path / "b/test.csv").write_bytes((tmp_path / "a/test.csv").read_bytes())
     settings: dict[str, Any] = dict(data="csv", categories="onehot", missing="mean")
-    for given in ({}, {"test": DataSource(str(tmp_path / "b"))}):
-        sources = {"train": DataSource(str(tmp_path / "a")), **given}
-        found = splits.load(TrainConfig(**settings), sources, lambda text: None)
-        assert found.test.columns == found.train.columns == ("c=blue", "c=red", "n")
-        assert found.test.values.tolist() == [[1, 0, 2], [1, 0, 7]]
+    for test in ({}, {"test": DataSource(str(tmp_path / "b"))}):
+        sources = {"train": DataSource(str(tmp_path / "a")), **test}
+        loaded = splits.load(TrainConfig(**settings), sources, lambda text: None)
+        assert loaded.test.columns == loaded.train.columns == ("c=blue", "c=red", "n")
+        assert loaded.test.values.tolist() == [[1, 0, 2], [1, 0, 7]]
     names = ("x", "y")
     held = splits.held_out(
         TrainConfig(**settings),
@@ -154,13 +154,13 @@ def test_other_data_is_read_as_the_training_data_was(tmp_path: Path) -> None:
 def test_ids_and_unused_columns_are_named(tmp_path: Path) -> None:
     rows = [f"{n},u{n},{n % 3},{n},{'xy'[n % 2]}" for n in range(20)]
     (tmp_path / "train.csv").write_text("\n".join(["id,name,store_id,paid,label", *rows]))
-    found, texts = reported(tmp_path, unused="name")
-    assert found.train.columns == ("store_id", "paid")
+    loaded, texts = reported(tmp_path, unused="name")
+    assert loaded.train.columns == ("store_id", "paid")
     assert "column 'id' (an id: each row has another)" in texts[0] and "'name'" in texts[0]
 
 
 @pytest.mark.parametrize(
-    ("files", "found"),
+    ("files", "counts"),
     [
         ({"TRAIN.CSV": 20, "Test.csv": 4}, {"train": 20, "test": 4}),
         ({"train.csv.gz": 20, "test.csv.gz": 4}, {"train": 20, "test": 4}),
@@ -170,13 +170,13 @@ def test_ids_and_unused_columns_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_files_are_known_by_their_names(
-    tmp_path: Path, files: dict[str, int], found: dict[str, int]
+    tmp_path: Path, files: dict[str, int], counts: dict[str, int]
 ) -> None:
     for name, count in files.items():
         text = "a,label\n" + "".join(f"{n},{'xy'[n % 2]}\n" for n in range(count))
         content = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
         (tmp_path / name).write_bytes(content)
-    assert {split: len(part) for split, part in read(tmp_path).items()} == found
+    assert {split: len(samples) for split, samples in read(tmp_path).items()} == counts
 
 
 def test_two_files_of_one_split_are_refused_by_name(tmp_path: Path) -> None:
@@ -215,8 +215,8 @@ def test_doubtful_labels_are_counted(tmp_path: Path) -> None:
     labels = ["Yes"] * 10 + ["yes"] * 5 + ["None"] * 5
     rows = [f"{n},{label}" for n, label in enumerate(labels)]
     (tmp_path / "train.csv").write_text("\n".join(["a,label", *rows]))
-    found, texts = reported(tmp_path)
-    assert found.names == ("None", "Yes", "yes"), "None may be the name of a class"
+    loaded, texts = reported(tmp_path)
+    assert loaded.names == ("None", "Yes", "yes"), "None may be the name of a class"
     assert "'Yes' (10) and 'yes' (5)" in texts[0]
 
 
@@ -240,10 +240,10 @@ def test_classes_without_samples_are_named_or_refused(
     tmp_path: Path, labels: Any, message: str, refused: bool
 ) -> None:
     np.savez(tmp_path / "d.npz", x=np.ones((30, 2), np.float32), y=labels)
-    given = {"train": DataSource(str(tmp_path))}
+    sources = {"train": DataSource(str(tmp_path))}
     texts: list[str] = []
     try:
-        splits.load(TrainConfig(data="numpy"), given, texts.append)
+        splits.load(TrainConfig(data="numpy"), sources, texts.append)
     except DataError as error:
         assert refused and message in str(error)
     else:
@@ -269,16 +269,16 @@ def test_each_class_has_its_part_of_the_held_out_samples(
     parts = splits.hold_out(samples, TrainConfig(held_out=held_out))
     whole = sorted([*parts[0].values, *parts[1].values])
     assert whole == list(range(len(labels))), "each sample is in one part"
-    found = np.bincount(parts[1].labels, minlength=len(counts)).tolist()
+    held = np.bincount(parts[1].labels, minlength=len(counts)).tolist()
     if expected is None:
-        assert sum(found) == max(1, round(held_out * len(labels)))
+        assert sum(held) == max(1, round(held_out * len(labels)))
     else:
-        assert abs(np.array(found) - expected).max() <= 1
-        assert all(one or count < 2 for one, count in zip(found, counts, strict=True))
+        assert abs(np.array(held) - expected).max() <= 1
+        assert all(number or count < 2 for number, count in zip(held, counts, strict=True))
 
 
 def test_a_regression_may_have_higher_labels_in_its_held_out_part(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("a,label\n" + "1,3\n2,4\n" * 10)
     (tmp_path / "test.csv").write_text("a,label\n1,70\n")
-    found, _ = reported(tmp_path, task="regression")
-    assert found.test.labels.tolist() == [70.0]
+    loaded, _ = reported(tmp_path, task="regression")
+    assert loaded.test.labels.tolist() == [70.0]

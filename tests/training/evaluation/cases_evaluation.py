@@ -18,16 +18,16 @@ from training.serving import model as serving
 @case
 def an_exported_model_has_the_evaluation_of_its_training(folder: Path) -> None:
     trained = run(folder / "run", data="digits").evaluation
-    found = evaluated(folder / "again", folder / "run/model.keras", data="digits")
+    report = evaluated(folder / "again", folder / "run/model.keras", data="digits")
     for name in ("confusion", "per_class", "model", "data", "split", "samples"):
-        assert found[name] == trained[name], name
-    assert abs(found["loss"] - trained["loss"]) < 1e-5
-    assert sum(map(sum, found["confusion"])) == found["samples"] == 360
-    wrong = 360 - sum(row[i] for i, row in enumerate(found["confusion"]))
-    assert len(found["worst"]) == min(wrong, 12) and found["worst_of"] == 360
-    losses = [item["loss"] for item in found["worst"]]
+        assert report[name] == trained[name], name
+    assert abs(report["loss"] - trained["loss"]) < 1e-5
+    assert sum(map(sum, report["confusion"])) == report["samples"] == 360
+    wrong = 360 - sum(row[i] for i, row in enumerate(report["confusion"]))
+    assert len(report["worst"]) == min(wrong, 12) and report["worst_of"] == 360
+    losses = [item["loss"] for item in report["worst"]]
     assert losses == sorted(losses, reverse=True)
-    picture = folder / "again" / found["worst"][0]["picture"]
+    picture = folder / "again" / report["worst"][0]["picture"]
     assert picture.read_bytes()[1:4] == b"PNG"
 
 
@@ -37,10 +37,10 @@ def new_data_needs_no_training_data(folder: Path) -> None:
     model, shape = folder / "run/model.keras", (12, 8, 8, 1)
     labels = np.arange(12) % 10
     with folder_with(folder / "new", x=np.zeros(shape, np.float32), y=labels) as new:
-        found = evaluated(
+        report = evaluated(
             folder / "e", model, data="numpy", data_folders={"test": new, "train": folder / "none"}
         )
-    assert (found["samples"], found["split"]) == (12, "test")
+    assert (report["samples"], report["split"]) == (12, "test")
     others = {
         "the model takes inputs": (np.zeros((12, 8, 9, 1), np.float32), labels),
         "the model has 10 outputs": (np.zeros(shape, np.float32), labels + 9),
@@ -99,32 +99,32 @@ def every_task_is_evaluated_as_it_was_trained(folder: Path) -> None:
                 data="numpy", model="mlp", task=task, data_folders={"train": source}
             )
             trained = run(folder / task, **settings).evaluation
-            found = evaluated(folder / f"{task}-again", folder / task / "model.keras", **settings)
+            report = evaluated(folder / f"{task}-again", folder / task / "model.keras", **settings)
         metric = "mae" if task == "regression" else "accuracy"
-        assert abs(found[metric] - trained[metric]) < 1e-5, task
-        assert found["data"] == trained["data"] and found.get("confusion") == trained.get(
+        assert abs(report[metric] - trained[metric]) < 1e-5, task
+        assert report["data"] == trained["data"] and report.get("confusion") == trained.get(
             "confusion"
         )
-        assert ("precision" in found) == (task == "binary") and "worst" not in found
+        assert ("precision" in report) == (task == "binary") and "worst" not in report
         plain = folder / f"{task}.keras"  # without the names of its classes
         load(folder / task / "model.keras").save(plain)
-        assert evaluated(folder / f"{task}-plain", plain, **settings).get("f1") == found.get("f1")
+        assert evaluated(folder / f"{task}-plain", plain, **settings).get("f1") == report.get("f1")
 
 
 @case
 def predicted_samples_are_those_of_the_evaluation(folder: Path) -> None:
     """Test data where there is some, as in evaluation.json; else validation data. A folder's labels
     say which it is."""
-    given = []
+    calls = []
     for label, name in enumerate(("train", "validation", "test")):
         x = np.full((12, 8, 8, 1), label / 4, np.float32)
         y = np.arange(12) % 3 if name == "train" else np.full(12, label)
         with folder_with(folder / name, x=x, y=y) as source:
-            given.append(f"{name}={source}")
+            calls.append(f"{name}={source}")
     settings = {**DEFAULTS, "data": "numpy"}
-    for data, split in ((given, "test"), (given[:2], "validation")):
-        found = client.held_out(5, settings, data)
+    for data, split in ((calls, "test"), (calls[:2], "validation")):
+        report = client.held_out(5, settings, data)
         label = ("train", "validation", "test").index(split)
-        assert list(found.labels or ()) == [label] * 5, split
-        assert np.asarray(found.instances).shape == (5, 8, 8, 1)
-        assert np.all(np.asarray(found.instances) == label / 4), split
+        assert list(report.labels or ()) == [label] * 5, split
+        assert np.asarray(report.instances).shape == (5, 8, 8, 1)
+        assert np.all(np.asarray(report.instances) == label / 4), split

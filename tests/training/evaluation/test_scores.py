@@ -20,8 +20,8 @@ def test_each_class_has_its_precision_and_recall() -> None:
 
 
 def test_the_means_are_over_the_classes_with_samples() -> None:
-    found = means(per_class(counts_of(CONFUSION), ("a", "b", "c")))
-    assert found["recall"] == pytest.approx((4 / 5 + 3 / 5) / 2)
+    scores = means(per_class(counts_of(CONFUSION), ("a", "b", "c")))
+    assert scores["recall"] == pytest.approx((4 / 5 + 3 / 5) / 2)
     never = per_class(counts_of([[0, 2], [0, 0]]), ("a", "b"))
     assert means(never) == {"precision": 0, "recall": 0, "f1": 0}
     assert means([]) == {}

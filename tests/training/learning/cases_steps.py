@@ -46,8 +46,8 @@ def the_accuracy_counts_no_padding(folder: Path) -> None:
     labels = np.arange(33) // 7
     x = np.eye(33)
     with folder_with(folder / "d", x=x, y=labels) as source:
-        given = {"train": source, "validation": source}
-        settings: dict[str, Any] = dict(data="numpy", data_folders=given, epochs=3)
+        sources = {"train": source, "validation": source}
+        settings: dict[str, Any] = dict(data="numpy", data_folders=sources, epochs=3)
         outcome = run(folder / "r", mirrored=True, **settings)
     outputs = outcome.training.model(x.astype(np.float32)).numpy()
     right = outputs.argmax(axis=1) == labels
@@ -66,8 +66,8 @@ def many_classes_have_means_without_a_matrix(folder: Path) -> None:
     labels = np.arange(160) % 110
     x = np.eye(110)[labels]
     with folder_with(folder / "d", x=x, y=labels) as source:
-        given = {"train": source, "validation": source}
-        settings: dict[str, Any] = dict(data="numpy", data_folders=given, epochs=6)
+        sources = {"train": source, "validation": source}
+        settings: dict[str, Any] = dict(data="numpy", data_folders=sources, epochs=6)
         outcome = run(folder / "r", mirrored=True, **settings)
     predicted = outcome.training.model(x).numpy().argmax(axis=1)
     right = predicted == labels
@@ -115,12 +115,12 @@ def values_in_the_model_that_are_no_numbers_are_named(folder: Path) -> None:
     x, named = np.ones((64, 3)), "norm/moving_mean after step"
     x[40, 1] = -1
     with folder_with(folder / "d", x=x, y=np.arange(64) % 2) as source:
-        given: dict[str, Any] = dict(data="numpy", data_folders={"train": source}, epochs=1)
+        settings: dict[str, Any] = dict(data="numpy", data_folders={"train": source}, epochs=1)
         with own_model(logarithms), refused(named, "is not a number on rank 0"):
-            run(folder / "r", mirrored=True, **given)
-        for precision, which in (("float32", "sequential"), ("mixed_float16", "step")):
-            with own_model(root_of_zero), refused(f"the gradient of {which}", "is not a number"):
-                run(folder / precision, precision=precision, **{**given, "epochs": 20})
+            run(folder / "r", mirrored=True, **settings)
+        for precision, kind in (("float32", "sequential"), ("mixed_float16", "step")):
+            with own_model(root_of_zero), refused(f"the gradient of {kind}", "is not a number"):
+                run(folder / precision, precision=precision, **{**settings, "epochs": 20})
 
 
 class Masked(layers.Layer):  # type: ignore[misc]
@@ -144,10 +144,10 @@ def a_constant_of_infinity_and_a_regularizer_of_float16_are_no_faults(folder: Pa
         return keras.Sequential(rows)
 
     with own_model(build):
-        found = run(folder, precision="mixed_float16", accumulation=2)
-    (mask,) = found.training.model.non_trainable_weights
+        outcome = run(folder, precision="mixed_float16", accumulation=2)
+    (mask,) = outcome.training.model.non_trainable_weights
     assert np.isneginf(mask.numpy()[0]) and not mask.numpy()[1:].any()
-    assert losses(found)[-1][0] < losses(found)[0][0]
+    assert losses(outcome)[-1][0] < losses(outcome)[0][0]
 
 
 @case
@@ -167,10 +167,10 @@ def a_broken_record_is_named(folder: Path) -> None:
 @case
 def fewer_samples_than_replicas_train_all_the_same(folder: Path) -> None:
     with folder_with(folder / "d", x=np.eye(2), y=np.arange(2)) as source:
-        given: dict[str, Any] = dict(data="numpy", data_folders={"train": source})
-        found = run(folder / "r", mirrored=True, **given)  # one is trained, one is held out
-    assert found.training.position.step == 2 and found.evaluation["samples"] == 1
-    assert np.isfinite(losses(found)).all()
+        settings: dict[str, Any] = dict(data="numpy", data_folders={"train": source})
+        outcome = run(folder / "r", mirrored=True, **settings)  # one is trained, one is held out
+    assert outcome.training.position.step == 2 and outcome.evaluation["samples"] == 1
+    assert np.isfinite(losses(outcome)).all()
 
 
 @case
@@ -180,10 +180,10 @@ def a_pretrained_network_learns_a_folder_of_images(folder: Path) -> None:
         include_top=False, weights=None, input_shape=(32, 32, 3), pooling="avg"
     )
     base.save_weights(folder / "base.weights.h5")
-    given: dict[str, Any] = dict(data="images", image_size=32, batch_size=4)
-    given |= {"data_folders": {"train": folder / "images"}, "epochs": 1}
+    settings: dict[str, Any] = dict(data="images", image_size=32, batch_size=4)
+    settings |= {"data_folders": {"train": folder / "images"}, "epochs": 1}
     weights = str(folder / "base.weights.h5")
-    transfer = run(folder / "1", model="transfer", weights=weights, learning_rate=0.1, **given)
+    transfer = run(folder / "1", model="transfer", weights=weights, learning_rate=0.1, **settings)
     kept = zip(transfer.weights[:-2], base.get_weights(), strict=True)
-    assert all((np.asarray(one) == other).all() for one, other in kept), "the base has moved"
+    assert all((np.asarray(weight) == other).all() for weight, other in kept), "the base has moved"
     assert np.abs(transfer.weights[-1]).max() > 0, "the new layer has not learned"

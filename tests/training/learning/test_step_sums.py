@@ -30,5 +30,5 @@ def step(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_padding_counts_in_no_sum(step: Any, loss: float) -> None:
     """Two real samples and one of padding. Its loss may not be a number; its score is right."""
     weights = np.array([1.0, 1.0, 0.0])
-    found = step.sums(np.array([1.0, 2.0, loss]), np.array([1.0, 0.0, 1.0]), weights)
-    assert found.tolist() == [3.0, 2.0, 1.0]
+    sums = step.sums(np.array([1.0, 2.0, loss]), np.array([1.0, 0.0, 1.0]), weights)
+    assert sums.tolist() == [3.0, 2.0, 1.0]

@@ -126,16 +126,16 @@ def models_that_do_not_fit_the_task_are_refused(folder: Path) -> None:
 @case
 def a_subclass_with_an_unused_weight_is_trained_and_exported(folder: Path) -> None:
     with own_model(lambda *_: Subclass()):
-        found = run(folder, export="on")
-    assert losses(found)[-1][0] < losses(found)[0][0]
-    (message,) = [text for text in found.messages if "spare/kernel" in text]
+        outcome = run(folder, export="on")
+    assert losses(outcome)[-1][0] < losses(outcome)[0][0]
+    (message,) = [text for text in outcome.messages if "spare/kernel" in text]
     assert "/dense" not in message, "the other layer is trained"
-    inputs = found.training.data.validation.values[:3]
+    inputs = outcome.training.data.validation.values[:3]
     served = tf.saved_model.load(str(folder / "saved_model"))
-    wanted = found.training.model(inputs).numpy()
-    np.testing.assert_allclose(served.serve(inputs).numpy(), wanted, atol=1e-5)
+    expected = outcome.training.model(inputs).numpy()
+    np.testing.assert_allclose(served.serve(inputs).numpy(), expected, atol=1e-5)
     loaded = keras.models.load_model(folder / "model.keras")
-    np.testing.assert_allclose(loaded(inputs).numpy(), wanted, atol=1e-5)
+    np.testing.assert_allclose(loaded(inputs).numpy(), expected, atol=1e-5)
 
 
 def people(rows: int = 600) -> tuple[Any, Any]:
@@ -154,14 +154,14 @@ def tables_of_any_scale_are_learned_and_exported(folder: Path) -> None:
         with folder_with(folder / f"data-{task}", x=x, y=y) as source:
             models_of = {"mlp": 0.005, **({"linear": 0.1} if task == "regression" else {})}
             for model, rate in models_of.items():
-                given = {"train": source, "validation": source}
-                found = run(folder / f"{task}-{model}", data="numpy", model=model, task=task,
-                            epochs=5, learning_rate=rate, data_folders=given)  # fmt: skip
+                sources = {"train": source, "validation": source}
+                outcome = run(folder / f"{task}-{model}", data="numpy", model=model, task=task,
+                            epochs=5, learning_rate=rate, data_folders=sources)  # fmt: skip
                 if task == "regression":
                     constant = float(np.abs(y - y.mean()).mean())
-                    assert found.evaluation["mae"] < 0.6 * constant, found.evaluation
+                    assert outcome.evaluation["mae"] < 0.6 * constant, outcome.evaluation
                 else:
-                    assert found.evaluation["accuracy"] > 0.9, found.evaluation
+                    assert outcome.evaluation["accuracy"] > 0.9, outcome.evaluation
         loaded = keras.models.load_model(folder / f"{task}-mlp/model.keras")
     np.testing.assert_allclose(loaded(x).numpy()[:, 0].mean(), y.mean(), rtol=0.01)
 
@@ -172,12 +172,12 @@ def the_steps_of_a_regression_do_not_depend_on_the_unit_of_its_labels(folder: Pa
     weights = []
     for number, unit in enumerate((1.0, 1000.0)):
         with folder_with(folder / f"d-{number}", x=x, y=score * unit) as source:
-            found = run(folder / f"r-{number}", data="numpy", model="linear", task="regression",
+            outcome = run(folder / f"r-{number}", data="numpy", model="linear", task="regression",
                         optimizer="sgd", data_folders={"train": source})  # fmt: skip
-            weights.append(found)
+            weights.append(outcome)
     first, second = weights
     same(first, second, 1e-4)
-    of_one, of_thousand = (found.evaluation["mae"] for found in weights)
+    of_one, of_thousand = (outcome.evaluation["mae"] for outcome in weights)
     np.testing.assert_allclose(of_thousand, of_one * 1000, rtol=1e-3)
 
 
@@ -186,10 +186,10 @@ def moments_are_those_of_the_training_data(folder: Path) -> None:
     random = np.random.RandomState(0)
     x, y = random.normal(1000, 3, (5000, 2)).astype(np.float32), random.normal(7, 2, 5000)
     for samples in (Arrays(x, y), shards_of(folder / "s", x, y.astype(np.float32))):
-        found = moments_of(samples)
-        np.testing.assert_allclose(found.mean, x.mean(axis=0), rtol=1e-6)
-        np.testing.assert_allclose(found.variance, x.astype(float).var(axis=0), rtol=1e-4)
-        np.testing.assert_allclose(found.label_deviation, y.std(), rtol=1e-5)
+        moments = moments_of(samples)
+        np.testing.assert_allclose(moments.mean, x.mean(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(moments.variance, x.astype(float).var(axis=0), rtol=1e-4)
+        np.testing.assert_allclose(moments.label_deviation, y.std(), rtol=1e-5)
     pixels = Arrays(np.full((4, 3, 3, 1), 51, np.uint8), np.zeros(4, np.int64))
     assert moments_of(pixels).mean == (0.2,) and moments_of(pixels).variance == (1.0,)
 

@@ -20,10 +20,10 @@ INPUT = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 def make(version: Any, *layers: Any) -> Any:
     """A model that Keras 2 or 3 has trained."""
-    found = version.Sequential([version.layers.Input((3,)), *layers, version.layers.Dense(2)])
-    found.compile("sgd", "mse")
-    found.fit(INPUT, np.ones((2, 2), np.float32), verbose=0)
-    return found
+    model = version.Sequential([version.layers.Input((3,)), *layers, version.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    model.fit(INPUT, np.ones((2, 2), np.float32), verbose=0)
+    return model
 
 
 def outputs(folder: Path) -> Any:
@@ -31,8 +31,8 @@ def outputs(folder: Path) -> Any:
     loaded = serving.load(folder)
     signature = loaded.signatures["serving_default"]
     (name,) = (tensor.name for tensor in signature.inputs)
-    (found,) = loaded.functions["serving_default"]({name: INPUT}).values()
-    return found
+    (output,) = loaded.functions["serving_default"]({name: INPUT}).values()
+    return output
 
 
 @case
@@ -47,8 +47,8 @@ def a_model_of_either_keras_is_loaded_in_each_format(folder: Path) -> None:
             place = folder / version.__name__ / f"of-{name}"
             place.mkdir(parents=True)
             model.save(place / name)
-            found = outputs(place / name if name == "1" else place)
-            assert np.allclose(found, expected, atol=1e-6), (version.__name__, name)
+            output = outputs(place / name if name == "1" else place)
+            assert np.allclose(output, expected, atol=1e-6), (version.__name__, name)
 
 
 def of_a_later_keras(path: Path, value: object) -> None:

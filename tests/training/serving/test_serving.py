@@ -82,10 +82,10 @@ class Server:
             connection.request("GET" if body is None else "POST", path, body, named)
             return connection.getresponse().status
 
-    def sends(self, part: bytes) -> socket.socket:
+    def sends(self, data: bytes) -> socket.socket:
         """A connection on which a client has sent a part of a request."""
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=60)
-        connection.sendall(part)
+        connection.sendall(data)
         return connection
 
     def predict(self, **body: Any) -> tuple[int, Any]:
@@ -120,10 +120,10 @@ def head(server: Server, length: int) -> bytes:
 
 def answers(client: socket.socket) -> list[int]:
     """The status of each response until the connection closes."""
-    found = b""
+    received = b""
     while data := client.recv(9999):
-        found += data
-    return [int(status) for status in re.findall(rb"HTTP/1.1 ([0-9]+)", found)]
+        received += data
+    return [int(status) for status in re.findall(rb"HTTP/1.1 ([0-9]+)", received)]
 
 
 @pytest.fixture(scope="module")

@@ -60,22 +60,22 @@ def rows(*numbers: float, width: int = 1) -> dict[str, Any]:
 
 
 async def all_of(batcher: Batcher, *calls: dict[str, Any]) -> list[Any]:
-    found = await asyncio.gather(*map(batcher.predict, calls), return_exceptions=True)
-    return [str(x) if isinstance(x, BaseException) else x["y"].tolist() for x in found]
+    answers = await asyncio.gather(*map(batcher.predict, calls), return_exceptions=True)
+    return [str(x) if isinstance(x, BaseException) else x["y"].tolist() for x in answers]
 
 
 def test_requests_share_calls_and_get_their_own_rows() -> None:
     model = Model()
     calls = [rows(n, n + 100) for n in range(10)]
-    found = batched(model, lambda batcher: all_of(batcher, *calls))
-    assert found == [[n, n + 100] for n in range(10)]
+    answers = batched(model, lambda batcher: all_of(batcher, *calls))
+    assert answers == [[n, n + 100] for n in range(10)]
     assert model.sizes == [8, 8, 4]
 
 
 def test_batches_are_padded_to_the_fixed_sizes() -> None:
     model = Model()
-    found = batched(model, lambda batcher: all_of(batcher, rows(1), rows(2), rows(3)))
-    assert found == [[1], [2], [3]] and model.sizes == [4]
+    answers = batched(model, lambda batcher: all_of(batcher, rows(1), rows(2), rows(3)))
+    assert answers == [[1], [2], [3]] and model.sizes == [4]
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_large_request_is_computed_in_large_parts(
 ) -> None:
     model = Model()
     call = rows(*range(count), width=width)
-    found = batched(model, lambda batcher: all_of(batcher, call))
-    assert found == [[number * width for number in range(count)]] and model.sizes == sizes
+    answers = batched(model, lambda batcher: all_of(batcher, call))
+    assert answers == [[number * width for number in range(count)]] and model.sizes == sizes
 
 
 def test_inputs_with_other_numbers_of_rows_are_a_call_of_their_own() -> None:
@@ -135,21 +135,21 @@ def test_the_latency_is_that_of_answered_predictions() -> None:
 
 def test_samples_of_other_lengths_are_not_joined() -> None:
     model = Model()
-    found = batched(
+    answers = batched(
         model, lambda batcher: all_of(batcher, rows(1, width=2), rows(1, width=3), rows(2, width=2))
     )
-    assert found == [[2], [3], [4]] and sorted(model.sizes) == [1, 2]
+    assert answers == [[2], [3], [4]] and sorted(model.sizes) == [1, 2]
 
 
 def test_a_request_that_fails_does_not_fail_the_others() -> None:
-    found = batched(Model(), lambda batcher: all_of(batcher, rows(1), rows(-1), rows(3)))
-    assert found == [[1], "a negative number", [3]]
+    answers = batched(Model(), lambda batcher: all_of(batcher, rows(1), rows(-1), rows(3)))
+    assert answers == [[1], "a negative number", [3]]
 
 
 def test_without_batches_each_request_is_a_call() -> None:
     model = Model()
-    found = batched(model, lambda batcher: all_of(batcher, rows(1), rows(2)), max_batch=1)
-    assert found == [[1], [2]] and model.sizes == [1, 1]
+    answers = batched(model, lambda batcher: all_of(batcher, rows(1), rows(2)), max_batch=1)
+    assert answers == [[1], [2]] and model.sizes == [1, 1]
 
 
 @pytest.mark.parametrize("gone", [0, 1])

@@ -29,8 +29,8 @@ def request(*parts: bytes, never_ends: bool = False, **headers: str) -> Any:
     """What `Bodies` uses of a request."""
 
     async def stream() -> AsyncIterator[bytes]:
-        for part in parts:
-            yield part
+        for piece in parts:
+            yield piece
         if never_ends:
             await asyncio.Event().wait()
 
@@ -49,16 +49,16 @@ def outcome(sent: Any) -> bytes | int:
         except Refused as refused:
             return refused.status
 
-    found = asyncio.run(asyncio.wait_for(read(), 20))
+    output = asyncio.run(asyncio.wait_for(read(), 20))
     assert reader.held == 0
-    return found
+    return output
 
 
 ZIPPED = gzip.compress(b"abc")
 
 
 @pytest.mark.parametrize(
-    ("sent", "found"),
+    ("sent", "expected"),
     [
         (request(b"ab", b"c", content_encoding="identity"), b"abc"),
         (request(), b""),
@@ -75,8 +75,8 @@ ZIPPED = gzip.compress(b"abc")
         (request(zlib.compress(b"abc"), content_encoding="deflate"), 415),
     ],
 )
-def test_a_body_is_read_within_its_limits(sent: Any, found: bytes | int) -> None:
-    assert outcome(sent) == found
+def test_a_body_is_read_within_its_limits(sent: Any, expected: bytes | int) -> None:
+    assert outcome(sent) == expected
 
 
 def test_bodies_that_never_end_leave_memory_to_small_ones() -> None:
@@ -91,18 +91,18 @@ def test_bodies_that_never_end_leave_memory_to_small_ones() -> None:
             return refused.status
 
     async def work() -> None:
-        part = b"x" * (MOST // 2)
-        slow = [asyncio.create_task(read(request(part, never_ends=True))) for _ in range(260)]
+        piece = b"x" * (MOST // 2)
+        slow = [asyncio.create_task(read(request(piece, never_ends=True))) for _ in range(260)]
         while sum(task.done() for task in slow) < 260 - reader.held // (MOST // 2 - SMALL):
             await asyncio.sleep(0)
         assert {task.result() for task in slow if task.done()} == {503}
         assert MOST * (AT_ONCE - 1) < reader.held <= MOST * AT_ONCE
         assert await read(request(b"x" * SMALL)) == SMALL
-        assert await read(request(part)) == 503
+        assert await read(request(piece)) == 503
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
-        assert reader.held == 0 and await read(request(part)) == len(part)
+        assert reader.held == 0 and await read(request(piece)) == len(piece)
 
     asyncio.run(asyncio.wait_for(work(), 20))
 
@@ -113,7 +113,7 @@ GONE = {"type": "http.disconnect"}
 
 
 @pytest.mark.parametrize(
-    ("messages", "read", "left"),
+    ("messages", "read", "remaining"),
     [
         ([PART, PART, END], 0, 0),
         ([PART, PART, END], 1, 0),
@@ -123,7 +123,7 @@ GONE = {"type": "http.disconnect"}
     ],
 )
 def test_an_early_response_is_sent_before_the_rest_of_the_body_is_read(
-    messages: list[Any], read: int, left: int, monkeypatch: pytest.MonkeyPatch
+    messages: list[Any], read: int, remaining: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that sends all of it first sees no broken connection."""
     monkeypatch.setattr(bodies, "DRAINED", 1000)
@@ -144,7 +144,7 @@ def test_an_early_response_is_sent_before_the_rest_of_the_body_is_read(
     asyncio.run(asyncio.wait_for(bodies.drained(app)({"type": "http"}, receive, send), 20))
     unread = len(messages) - read
     assert sent[:2] == [("http.response.start", unread), ("http.response.body", unread)]
-    assert len(queue) == left
+    assert len(queue) == remaining
 
 
 def with_work(largest: int, work: Callable[[LargeWork], Awaitable[Any]]) -> Any:
@@ -192,8 +192,8 @@ def test_a_large_value_has_its_own_error_and_limits() -> None:
         first = await worker.run(LARGE + 1, os.getpid)
         with pytest.raises(InvalidRequest, match="JSON Parse error"):
             await worker.run(LARGE + 1, rest.decode, b"[", SIGNATURES)
-        found = await worker.run(LARGE + 1, rest.predict_response, {"y": np.ones(2)}, True, 2)
-        assert found == b'{"predictions":[1.0,1.0]}'
+        body = await worker.run(LARGE + 1, rest.predict_response, {"y": np.ones(2)}, True, 2)
+        assert body == b'{"predictions":[1.0,1.0]}'
         assert await worker.run(LARGE + 1, os.getpid) == first != os.getpid()
         with pytest.raises(Refused) as refused:
             await worker.run(LARGE + 1, bytes, 2 * worker.memory)

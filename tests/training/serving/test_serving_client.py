@@ -26,9 +26,9 @@ REGRESSION = {"settings": {"task": "regression"}, "classes": []}
 def test_outputs_become_answers(
     training: Any, outputs: Any, labels: Any, answers: Any, accuracy: float | None
 ) -> None:
-    found = report(Samples([], labels), outputs, training)
-    assert [(row["prediction"], row["right"]) for row in found["rows"]] == answers
-    assert found["accuracy"] == accuracy and found["outputs"] == outputs
+    scores = report(Samples([], labels), outputs, training)
+    assert [(row["prediction"], row["right"]) for row in scores["rows"]] == answers
+    assert scores["accuracy"] == accuracy and scores["outputs"] == outputs
 
 
 def test_the_score_of_a_class_is_its_probability() -> None:

@@ -44,18 +44,18 @@ SQUARE = [[1, 2], [3, 4]]
     ids=str,
 )
 def test_all_forms_of_a_request_give_the_same_array(body: Any) -> None:
-    found = read(body)["x"]
-    assert found.dtype == np.float32 and found.tolist() == [SQUARE]
+    loaded = read(body)["x"]
+    assert loaded.dtype == np.float32 and loaded.tolist() == [SQUARE]
 
 
 def test_text_and_bytes_of_several_inputs() -> None:
     encoded = {"b64": base64.b64encode(b"\xff\x00").decode()}
     rows = {"instances": [{"a": 1, "text": "ä"}, {"a": 2, "text": encoded}]}
-    found = read(rows, PAIR)
-    assert found["a"].tolist() == [1, 2] and found["a"].dtype == np.int32
-    assert found["text"].tolist() == ["ä".encode(), b"\xff\x00"]
+    loaded = read(rows, PAIR)
+    assert loaded["a"].tolist() == [1, 2] and loaded["a"].dtype == np.int32
+    assert loaded["text"].tolist() == ["ä".encode(), b"\xff\x00"]
     columns = {"inputs": {"a": [1, 2], "text": ["ä", encoded]}}
-    assert read(columns, PAIR)["text"].tolist() == found["text"].tolist()
+    assert read(columns, PAIR)["text"].tolist() == loaded["text"].tolist()
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_a_wrong_request_is_refused_and_names_what_is_expected(body: Any, messag
 
 def test_a_request_is_decoded_for_its_signature() -> None:
     body = json.dumps({"signature_name": "pair", "inputs": {"a": [1], "text": ["x", "y"]}}).encode()
-    found = rest.decode(body, {"pair": PAIR, "serving_default": IMAGE})
-    assert (found.signature, found.by_row, found.rows) == ("pair", False, 0)
-    assert {name: len(array) for name, array in found.arrays.items()} == {"a": 1, "text": 2}
+    decoded = rest.decode(body, {"pair": PAIR, "serving_default": IMAGE})
+    assert (decoded.signature, decoded.by_row, decoded.rows) == ("pair", False, 0)
+    assert {name: len(array) for name, array in decoded.arrays.items()} == {"a": 1, "text": 2}
     with pytest.raises(InvalidRequest, match="the signatures: serving_default"):
         rest.decode(body, {"serving_default": IMAGE})
 

@@ -68,9 +68,9 @@ CASES: dict[str, tuple[Model, bool]] = {
 }
 
 
-@pytest.mark.parametrize(("found", "mixes"), CASES.values(), ids=CASES)
-def test_a_signature_that_mixes_rows_is_found(found: Model, mixes: bool) -> None:
-    checked, names = find_mixed(found, 32)
+@pytest.mark.parametrize(("model", "mixes"), CASES.values(), ids=CASES)
+def test_a_signature_that_mixes_rows_is_found(model: Model, mixes: bool) -> None:
+    checked, names = find_mixed(model, 32)
     assert names == (["s"] if mixes else [])
     assert checked.signatures["s"].batches == (not mixes)
 
@@ -86,8 +86,8 @@ def test_the_rows_of_one_client_do_not_change_the_answer_of_another(tmp_path: Pa
         await versions.look()
         batcher = versions.get(None).batchers["s"]
         rows = [np.full((1, 4), value, np.float32) for value in (1, 100)]
-        found = await asyncio.gather(*(batcher.predict({"x": row}) for row in rows))
-        return [each["y"].tolist() for each in found]
+        answers = await asyncio.gather(*(batcher.predict({"x": row}) for row in rows))
+        return [each["y"].tolist() for each in answers]
 
     assert asyncio.run(asyncio.wait_for(work(), 20)) == [[0.0], [0.0]]
     assert sum("signature s:" in line for line in reports) == 1

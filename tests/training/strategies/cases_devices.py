@@ -34,7 +34,7 @@ def machine_with(count: int, seen: list[tuple[Any, ...]]) -> Iterator[list[str]]
     devices = [f"gpu:{number}" for number in range(count)]
     calls = {
         "list_physical_devices": lambda kind: devices if kind == "GPU" else [],
-        "set_visible_devices": lambda found, kind: seen.append(("visible", list(found))),
+        "set_visible_devices": lambda devices, kind: seen.append(("visible", list(devices))),
     }
 
     def growth(gpu: str, on: bool) -> None:
@@ -90,7 +90,7 @@ def strategies_of_one_process_take_one_gpu_or_all(folder: Path) -> None:
         made.append(devices)
         return SimpleNamespace(num_replicas_in_sync=1)
 
-    for count, one, all_of_them in (
+    for count, first, all_of_them in (
         (0, "cpu:0", ["cpu:0"]),
         (1, "gpu:0", ["gpu:0"]),
         (3, "gpu:0", ["gpu:0", "gpu:1", "gpu:2"]),
@@ -101,10 +101,10 @@ def strategies_of_one_process_take_one_gpu_or_all(folder: Path) -> None:
         with machine_with(count, seen) as devices, replaced(tf.distribute, **stands):
             distributed.one_device(job)
             distributed.mirrored(job)
-        assert made[-2:] == [one, all_of_them]
-        visible = [found for kind, found, *_ in seen if kind == "visible"]
+        assert made[-2:] == [first, all_of_them]
+        visible = [devices for kind, devices, *_ in seen if kind == "visible"]
         assert visible == [devices[:1], devices]
-        growing = [found for kind, found, *_ in seen if kind == "growth"]
+        growing = [devices for kind, devices, *_ in seen if kind == "growth"]
         assert growing == [*devices[:1], *devices]
 
 
@@ -128,10 +128,10 @@ def no_copy_of_data_to_a_device_has_a_thread_that_ends_late(folder: Path) -> Non
 def a_tensorflow_without_the_module_of_these_copies_trains(folder: Path) -> None:
     """It is a private one, and may have another name in the next TensorFlow."""
     name = multi_device_iterator_ops.__name__
-    package, _, own = name.rpartition(".")
+    package, _, attribute = name.rpartition(".")
     try:
-        with replaced(sys.modules[package], **{own: None}):
-            delattr(sys.modules[package], own)
+        with replaced(sys.modules[package], **{attribute: None}):
+            delattr(sys.modules[package], attribute)
             sys.modules[name] = None  # type: ignore[assignment]
             importlib.reload(device_copies).end_at_once()
     finally:
@@ -158,13 +158,13 @@ def horovods_settings_are_there_when_it_starts(folder: Path) -> None:
     with machine_with(0, []), replaced_module("horovod.tensorflow", Hvd):
         plain = horovod.Horovod(TrainConfig(), folder / "plain")
         assert Hvd.seen == {} and plain.compression is None
-        own = horovod.Horovod(config, folder / "own")
+        strategy = horovod.Horovod(config, folder / "own")
     assert Hvd.seen == {
         "HOROVOD_FUSION_THRESHOLD": str(8 * 1024 * 1024),
         "HOROVOD_CYCLE_TIME": "0.5",
         "HOROVOD_TIMELINE": str(folder / "own/timeline.json"),
     }
-    assert own.compression == "fp16" and (folder / "own").is_dir()
+    assert strategy.compression == "fp16" and (folder / "own").is_dir()
 
 
 @case
@@ -176,23 +176,25 @@ def sums_that_are_sent_in_half_precision_stay_finite(folder: Path) -> None:
         return [tf.cast(half + half + half + half, tf.float32) for half in halves]
 
     with machine_with(0, []), replaced_module("horovod.tensorflow", Hvd):
-        own = horovod.Horovod(TrainConfig(compression="fp16"), folder)
-    own.hvd = SimpleNamespace(Sum="sum", allreduce=lambda x, op: 4 * x, grouped_allreduce=added)
-    (found,), total = own.reduce([tf.constant([40_000.0, -65_000.0, 1e-3])], tf.constant(9))
-    assert np.allclose(found, [160_000.0, -260_000.0, 4e-3], rtol=2e-3) and int(total) == 36
+        strategy = horovod.Horovod(TrainConfig(compression="fp16"), folder)
+    strategy.hvd = SimpleNamespace(
+        Sum="sum", allreduce=lambda x, op: 4 * x, grouped_allreduce=added
+    )
+    (reduced,), total = strategy.reduce([tf.constant([40_000.0, -65_000.0, 1e-3])], tf.constant(9))
+    assert np.allclose(reduced, [160_000.0, -260_000.0, 4e-3], rtol=2e-3) and int(total) == 36
 
 
 @case
 def the_rate_rises_in_the_warm_up_and_falls_after_it(folder: Path) -> None:
-    wanted = {"cosine": [0.1, 0.2, 0.3, 0.15, 0.0], "linear": [0.1, 0.2, 0.3, 0.15, 0.0]}
-    wanted["none"] = [0.1, 0.2, 0.3, 0.3, 0.3]
+    shapes = {"cosine": [0.1, 0.2, 0.3, 0.15, 0.0], "linear": [0.1, 0.2, 0.3, 0.15, 0.0]}
+    shapes["none"] = [0.1, 0.2, 0.3, 0.3, 0.3]
     quarter = {"cosine": 0.256066, "linear": 0.225, "none": 0.3}  # where the shapes differ
-    for decay, rates in wanted.items():
+    for decay, rates in shapes.items():
         config = TrainConfig(learning_rate=0.1, batch_size=8, warmup_epochs=2.0, decay=decay)
         rate = optimizer.schedule(config, global_batch=24, steps=10, total=60)
-        found = [float(rate(step)) for step in (0, 10, 20, 40, 60, 30)]
-        for one, other in zip(found, [*rates, quarter[decay]], strict=True):
-            assert abs(one - other) < 1e-5, (decay, found)
+        rates_at = [float(rate(step)) for step in (0, 10, 20, 40, 60, 30)]
+        for actual, expected in zip(rates_at, [*rates, quarter[decay]], strict=True):
+            assert abs(actual - expected) < 1e-5, (decay, rates_at)
 
 
 @case

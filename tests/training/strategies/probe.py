@@ -60,7 +60,7 @@ class Watched(train.Training):
         }
         if os.environ.get("PROBE_SUMS"):  # one more than float16 can count
             of_replica = [tf.constant([2049.0])], tf.constant([2049.0])
-            report["sums"] = [float(part) for part in flat(self.strategy.reduce(*of_replica))]
+            report["sums"] = [float(each) for each in flat(self.strategy.reduce(*of_replica))]
         path = Path(os.environ["PROBE_FOLDER"], f"rank-{self.strategy.rank}.json")
         path.write_text(json.dumps(report))
         return evaluation
@@ -80,8 +80,8 @@ class Watched(train.Training):
 
     def _averages(self) -> list[float]:
         """This process's moving averages."""
-        own = [variable.numpy().ravel() for variable in moving(self.model)]
-        return [float(value) for values in own for value in values]
+        moved = [variable.numpy().ravel() for variable in moving(self.model)]
+        return [float(value) for values in moved for value in values]
 
 
 def flat(sums: tuple[list[Any], Any]) -> list[Any]:
@@ -154,5 +154,5 @@ if __name__ == "__main__":
     if os.environ.get("PROBE_TWO_REPLICAS"):
         cut_cpu()
     gc.freeze()  # a full collection looks through all objects of TensorFlow
-    for one in jobs_here:
-        run(one, number_here)
+    for each in jobs_here:
+        run(each, number_here)

@@ -40,5 +40,5 @@ MPI = {"OMPI_COMM_WORLD_SIZE": "4"}
     ],
 )
 def test_auto_takes_what_fits(environ: dict[str, str], gpus: int, name: str, reason: str) -> None:
-    found, why = choose(environ, gpus)
-    assert found == name and reason in why
+    strategy, why = choose(environ, gpus)
+    assert strategy == name and reason in why

@@ -70,7 +70,7 @@ def data(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def given(data: Path, mode: str) -> dict[str, str]:
+def source_of(data: Path, mode: str) -> dict[str, str]:
     """The environment of a run with the shards."""
     variables = {
         f"RAILHEAD_DATA_{name.upper()}": str(data / name) for name in ("train", "validation")
@@ -92,7 +92,7 @@ def single(
     trainings = {
         "alone": Training(ONE),  # one replica, trained on the whole batches
         "mirrored": Training(FLAT, "mirrored"),
-        "uneven": Training(UNEVEN, environment=given(data, "file")),
+        "uneven": Training(UNEVEN, environment=source_of(data, "file")),
         "diverging": Training({**ONE, "learning_rate": 1e38}),
         "apart": Training(ONE, size=2),
     }
@@ -116,7 +116,7 @@ def horovod(
     trainings = {
         "own": Training(OWN, "auto", environment={"PROBE_SUMS": "1"}),
         "same": Training(FLAT),
-        "uneven": Training(UNEVEN, environment=given(data, "stream")),
+        "uneven": Training(UNEVEN, environment=source_of(data, "stream")),
         "stopping": Training(STOPPING),
         "cut": Training(LAYERS, environment=leaving(folder / "layers", 2, **layers)),
         "layers": Training(
@@ -155,8 +155,8 @@ def assert_weights(outcome: Outcome, alone: Outcome, processes: int, steps: int 
     assert sorted(outcome.ranks) == list(range(processes))
     for report in outcome.ranks.values():
         assert report["iterations"] == alone.ranks[0]["iterations"] == steps
-        for weight, wanted in zip(report["weights"], alone.ranks[0]["weights"], strict=True):
-            assert weight == pytest.approx(wanted, abs=1e-5)
+        for weight, expected in zip(report["weights"], alone.ranks[0]["weights"], strict=True):
+            assert weight == pytest.approx(expected, abs=1e-5)
 
 
 def assert_same_model(outcome: Outcome, alone: Outcome, processes: int) -> None:
@@ -186,15 +186,15 @@ def assert_results(outcome: Outcome, alone: Outcome) -> None:
     assert record == pytest.approx({"kind": "evaluation", **shown}, abs=1e-4)
     epochs = outcome.records("epoch")
     assert [record["epoch"] for record in epochs] == [1, 2]
-    for epoch, wanted in zip(epochs, alone.records("epoch"), strict=True):
-        assert_figures(epoch, wanted)
+    for epoch, figures in zip(epochs, alone.records("epoch"), strict=True):
+        assert_figures(epoch, figures)
     last = outcome.records("progress")[-1]
     assert (last["step"], last["steps"], last["seconds_left"]) == (32, 32, 0)
 
 
-def assert_figures(epoch: dict[str, Any], wanted: dict[str, Any]) -> None:
+def assert_figures(epoch: dict[str, Any], expected: dict[str, Any]) -> None:
     for name in ("epoch", "loss", "accuracy", "val_loss", "val_accuracy"):
-        assert epoch[name] == pytest.approx(wanted[name], abs=1e-4), name
+        assert epoch[name] == pytest.approx(expected[name], abs=1e-4), name
 
 
 def test_one_device_trains_and_leaves_its_results(alone: Outcome) -> None:
@@ -307,9 +307,9 @@ def test_horovod_with_its_own_settings_learns_the_same(
     assert "strategy horovod: mpirun started 2 processes" in outcome.outputs[0]
     weights = [outcome.ranks[rank]["weights"] for rank in (0, 1)]
     assert weights[0] == weights[1]
-    for weight, wanted in zip(weights[0], alone.ranks[0]["weights"], strict=True):
-        assert weight == pytest.approx(wanted, abs=0.02), "gradients have 11 bits"
-        assert weight != pytest.approx(wanted, abs=1e-7), "they were not compressed"
+    for weight, expected in zip(weights[0], alone.ranks[0]["weights"], strict=True):
+        assert weight == pytest.approx(expected, abs=0.02), "gradients have 11 bits"
+        assert weight != pytest.approx(expected, abs=1e-7), "they were not compressed"
     assert (outcome.results / "timeline.json").stat().st_size
 
 
@@ -340,8 +340,8 @@ def test_a_resume_continues_with_each_ranks_moving_averages_and_draws(
     first, second = outcome.ranks[0], outcome.ranks[1]
     assert "from step 2" in outcome.outputs[0]
     assert killed[0] != killed[1] and [first["averages"], second["averages"]] == killed
-    (one,), (other,) = first["seeds"], second["seeds"]
-    assert one[0] != other[0] and one[1] == other[1]
+    (first_seeds,), (second_seeds,) = first["seeds"], second["seeds"]
+    assert first_seeds[0] != second_seeds[0] and first_seeds[1] == second_seeds[1]
 
 
 def test_parameter_servers_learn_and_end_with_the_chief(

@@ -19,12 +19,12 @@ def write(_: Path, place: str) -> None:
     for split, counts in COUNTS.items():
         folder, described = Path(place, split), []
         for number, count in enumerate(counts):
-            part = folder / str(number)
-            part.mkdir(parents=True)
+            source = folder / str(number)
+            source.mkdir(parents=True)
             x = np.random.RandomState(number).rand(count, 4).astype("float32")
             arrays = Arrays(x, np.arange(count) % 2, ("a", "b"))
-            written = write_all(arrays, part, 1, 0, lambda path: None)
-            (part / written.shards[0].name).rename(folder / f"shard-{number}")
+            written = write_all(arrays, source, 1, 0, lambda path: None)
+            (source / written.shards[0].name).rename(folder / f"shard-{number}")
             values = list(vars(written.shards[0]).values())
             described.append(columns.Shard(f"shard-{number}", *values[1:]))
         manifest.write(Folder(folder), manifest.Manifest(written.schema, tuple(described)))
