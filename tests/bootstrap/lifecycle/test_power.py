@@ -17,6 +17,7 @@ from typing import Any
 
 import paramiko
 import pytest
+from paramiko.ssh_exception import AuthenticationException, SSHException
 from standins.machines_of_a_cloud import GOLDEN, ONE, TWO, Machines, Operator, Sky
 from standins.pulumi_command import PulumiCommand, exported, resource
 
@@ -24,7 +25,7 @@ from bootstrap.cli.targets import Target
 from bootstrap.clouds.base import MISSING, Deadline, Refused
 from bootstrap.clouds.local import cluster
 from bootstrap.console.output import print_lines, quiet
-from bootstrap.errors import HostsFailed, HostsNotReady, UsageError
+from bootstrap.errors import HostsFailed, HostsNotReady, RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
@@ -39,6 +40,7 @@ from bootstrap.lifecycle import (
     timer,
 )
 from bootstrap.lifecycle.deadlines import NewDeadline
+from bootstrap.ssh.host_keys import ChangedHostKey, UnknownHostKey
 from bootstrap.ssh.session import ConnectionLost, Session
 from railhead.documents.cluster import DocumentDeadline
 from railhead.documents.options.hosts import TargetOptions
@@ -584,3 +586,17 @@ def test_a_change_that_stops_machines_does_not_interrupt_what_is_in_progress(
         consent.refuse_interruption(inventory, answers, lambda: [first])
     assert caught.value.hint.startswith("fab up ") and "--yes" in caught.value.hint
     consent.refuse_interruption(inventory, held.ask(inventory), lambda: [first])
+
+
+def test_a_machine_that_boots_may_refuse_a_login_but_never_shows_another_key() -> None:
+    key = paramiko.RSAKey.generate(1024)
+    while_it_boots = (
+        *(OSError("no route"), TimeoutError(), EOFError()),
+        *(AuthenticationException("no such user yet"), SSHException("no banner")),
+    )
+    for_ever = (
+        *(UnknownHostKey("h1", key), ChangedHostKey("h1", key, Path("known_hosts"))),
+        *(RailheadError("no such login"), ValueError("not of ssh")),
+    )
+    assert [power._is_transient(error) for error in while_it_boots] == [True] * 5
+    assert [power._is_transient(error) for error in for_ever] == [False] * 4
