@@ -297,3 +297,19 @@ def test_the_reason_of_a_failure_is_the_last_line_that_says_something(
     lines: tuple[str, ...], reason: str
 ) -> None:
     assert Culprit(1, "h1", lines).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("culprit", "says"),
+    [
+        (Culprit(None, "h2", ("x",)), "lost on h2"),
+        (Culprit(None, None, ("x",)), "mpirun failed"),
+        (None, "mpirun failed"),
+        (Culprit(1, "h2", ("x",), signal=9), "rank 1 on h2 was killed by signal 9"),
+        (Culprit(1, "h2", ("x",), exit=4), "rank 1 on h2 exited with 4"),
+        (Culprit(1, "h2", ("x",)), "rank 1 on h2 exited with 1"),
+    ],
+)
+def test_a_failure_says_what_has_ended_and_where(culprit: Culprit | None, says: str) -> None:
+    with pytest.raises(RunFailed, match=f"^run r1 failed: {says}\n"):
+        judge(RUN, Result(run_id="r1", state="failed", culprit=culprit))

@@ -9,6 +9,7 @@ import pytest
 
 from bootstrap.console.charts.chart import COLUMNS, HEAD, HEIGHT
 from bootstrap.console.charts.shapes import WIDTH
+from bootstrap.runs.metrics.options import MOST_METRICS
 from bootstrap.runs.metrics.plots import curves
 
 Record = dict[str, Any]
@@ -92,6 +93,11 @@ def test_panels_that_do_not_fit_beside_each_other_are_in_rows(tmp_path: Path) ->
     picture = svg_of(tmp_path, records)
     assert panels_in(picture) == 7
     assert f'viewBox="0 0 {WIDTH * COLUMNS} {3 * HEIGHT + HEAD}"' in picture
+
+
+def test_a_picture_has_a_bounded_number_of_panels(tmp_path: Path) -> None:
+    records = [{"kind": "metric", "name": f"m{n}", "number": 1, "value": n} for n in range(99)]
+    assert panels_in(svg_of(tmp_path, records)) == MOST_METRICS
 
 
 def test_an_epoch_that_was_trained_again_counts_as_it_went_last(tmp_path: Path) -> None:

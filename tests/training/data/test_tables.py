@@ -226,6 +226,11 @@ def test_the_weight_of_a_row_is_left_out_with_it(tmp_path: Path) -> None:
     found = read(tmp_path, missing="drop", sample_weights="w")["train"]
     assert found.columns == ("n", "b") and found.values.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert found.factors.tolist() == [0.5, 7, 1] and found.labels.tolist() == [0, 1, 0]
+    (tmp_path / "train.csv").write_text(
+        "\n".join(("n,w,label", *(f"{n},0,{n % 2}" for n in range(9))))
+    )
+    with pytest.raises(DataError, match="sample_weights must be above 0 for some samples"):
+        reported(tmp_path, sample_weights="w")
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,22 @@ def test_workers_alone_share_the_streams(store: S3, tmp_path: Path) -> None:
         assert ["".join(seen[rank][name][1]) for rank in (1, 3)] == ["ace", "bd"]
 
 
+def test_a_script_does_not_begin_without_its_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The download has printed why; what it printed besides is no folder."""
+    package = tmp_path / "reader/training/data"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    program = package / "__main__.py"
+    program.write_text("print('@railhead {}'); print('/half'); raise SystemExit(3)")
+    place = RankPlace(str(tmp_path), (0, 1), (0, 1), (0, 1))
+    with pytest.raises(SystemExit) as ended:
+        path_of(RunData("train", "s3://bucket/x", "replicate", "file", None), place)
+    assert ended.value.code == 3 and capsys.readouterr().out == "@railhead {}\n"
+
+
 def test_data_that_is_on_all_hosts_is_divided_and_what_was_sent_is_not(tmp_path: Path) -> None:
     """A host was sent its own share of local data."""
     (tmp_path / "there").mkdir()

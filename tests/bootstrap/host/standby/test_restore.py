@@ -16,7 +16,7 @@ from bootstrap.host.attempts import points
 from bootstrap.host.base import json_file
 from bootstrap.host.output import recorded
 from bootstrap.host.run import held
-from bootstrap.host.standby.restore import restore
+from bootstrap.host.standby.restore import again, restore
 from bootstrap.host.upload import live_upload, restore_checkpoints, upload
 from railhead.documents.codec import decode
 from railhead.documents.runs import live_logs
@@ -112,6 +112,26 @@ def test_a_run_that_is_not_restored_replaces_no_checkpoint_in_the_bucket(
     (second / "takeover.json").unlink()
     assert live_upload.LiveUpload(str(second), url).checkpoint_step()
     assert store.get("not-restored", "runs/r1/checkpoints/manifest.json") != listed
+
+
+def test_a_request_that_fails_is_tried_again_and_its_last_error_is_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of any kind: each cloud's library has its own errors."""
+    monkeypatch.setattr(restore_checkpoints, "PAUSES", (0, 0))
+    for errors, outcome in ((2, "answer"), (3, "error 1")):
+        left = [KeyError(f"error {number}") for number in range(1, errors + 1)]
+
+        def request(left: list[KeyError] = left) -> str:
+            if left:
+                raise left.pop()
+            return "answer"
+
+        if outcome == "answer":
+            assert again(request) == outcome
+        else:
+            with pytest.raises(KeyError, match=outcome):
+                again(request)
 
 
 def test_names_that_lead_out_of_the_folder_are_not_restored(store: Store, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from bootstrap.runs.run import Run
 from bootstrap.ssh.session import Session
 from bootstrap.untrusted.unpack import Hostile, literal
 from bootstrap.workflows import resume
+from railhead.documents.runs.manifest import Uploaded, Uploads
 
 STEPS = {
     "step-00000010/state.npz": "old",
@@ -86,6 +87,13 @@ def test_the_newest_whole_checkpoint_comes_from_a_host(session: Session, run: Ru
     assert checkpoints.here(run).newest == "step-00000020"
     line = checkpoints.status_lines(session, run)
     assert len(line) == 1 and line[0].startswith("checkpoints: step-00000020")
+
+
+def test_uploaded_files_that_a_program_names_are_counted() -> None:
+    on_chief = checkpoints.of_list("h1", ["5 ./a.h5"])
+    uploaded = [Uploaded(f"{name}.h5", 5, "", mtime_ns=1, object=1) for name in "ab"]
+    (line,) = checkpoints.lines_of(on_chief, Uploads(files=tuple(uploaded)))
+    assert line.endswith("; uploaded: 2 files")
 
 
 @pytest.mark.parametrize("line", ["5", "x ./a", "1 ./../a", "9999999999999999999 ./a", "1 a"])
