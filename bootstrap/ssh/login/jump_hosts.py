@@ -27,7 +27,7 @@ from paramiko.ssh_exception import (
 from ...console import log
 from ...inventory.hosts import Host
 from ..host_keys import ChangedHostKey, Client, UnknownHostKey
-from ..traffic import CountingSocket, Traffic, host_traffic
+from ..traffic import HostSocket, Traffic, host_traffic
 from .hop import CONNECT_SECONDS, LOGIN_TRIES, Hop, login_slots
 from .keys import Keys
 from .paramiko_connection import ParamikoConnection
@@ -108,7 +108,7 @@ def _log_in(hop: Hop, clients: list[Client], proxy: ProxyCommand | None, traffic
         if clients:
             sock = _channel(clients[-1], config)
         else:
-            sock = CountingSocket(proxy.socket if proxy else _socket(config), traffic)
+            sock = HostSocket(proxy.socket if proxy else _socket(config), traffic)
         traffic.connections += 1
         clients.append(client)
         try:

@@ -9,7 +9,7 @@ import subprocess
 import weakref
 from collections.abc import Sequence
 
-from ..traffic import CountingSocket, Traffic
+from ..traffic import HostSocket, Traffic
 
 END_SECONDS = 2.0  # in which a program ends that has closed its output
 
@@ -22,7 +22,7 @@ class ProcessChannel:
         self, argv: Sequence[str], *, errors: bool = False, traffic: Traffic | None = None
     ) -> None:
         ours, theirs = socket.socketpair()
-        self.socket = CountingSocket(ours, traffic) if traffic else ours
+        self.socket = HostSocket(ours, traffic) if traffic else ours
         # Another thread may be about to wait for this descriptor. Closed at once, its number could
         # be that of the next session, and the thread would wait for ever.
         weakref.finalize(self, self.socket.close)

@@ -104,3 +104,27 @@ def test_it_is_reported_briefly() -> None:
     now = time.monotonic()
     assert traffic.Traffic(now - 41, 1, 88_200_000).summary() == "41 s, 1 connection, 88 MB sent"
     assert traffic.Traffic(now - 100, 2, 812).summary() == "1 min 40 s, 2 connections, 812 B sent"
+
+
+@pytest.mark.skipif(not traffic.QUICK_ACK, reason="this system has no TCP_QUICKACK")
+def test_what_is_received_is_acknowledged_at_once() -> None:
+    """Also after something was sent, by which Linux begins to delay; a pipe to a proxy has none."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        plain = socket.create_connection(server.getsockname())
+        prompt = traffic.HostSocket(
+            socket.create_connection(server.getsockname()), traffic.Traffic()
+        )
+        assert [quick_after_a_reply(end, server.accept()[0]) for end in (plain, prompt)] == [0, 1]
+    ours, others = socket.socketpair()
+    assert quick_after_a_reply(traffic.HostSocket(ours, traffic.Traffic()), others) is None
+
+
+def quick_after_a_reply(end: socket.socket, other: socket.socket) -> int | None:
+    """Whether the kernel acknowledges at once, after a few questions and answers."""
+    with end, other:
+        for _ in range(3):
+            end.send(b"question")
+            other.send(other.recv(10))
+            assert end.recv(10) == b"question"
+        is_tcp = end.family == socket.AF_INET
+        return end.getsockopt(socket.IPPROTO_TCP, traffic.QUICK_ACK) if is_tcp else None
