@@ -21,18 +21,6 @@ from .rules import gcp as gcp_rules
 from .rules.rules import Rule, Values
 
 
-def _no_defaults(_values: Values) -> dict[str, object]:
-    return {}
-
-
-def _no_machine_type(_name: str, _gpu_type: str | None, _gpu_count: int | None) -> None:
-    return None
-
-
-def _no_quotas(*_args: object, **_options: object) -> tuple[QuotaNeed, ...]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Cloud:
     """One cloud.
@@ -47,9 +35,9 @@ class Cloud:
 
     component: str
     rules: tuple[Rule, ...] = ()
-    defaults: Callable[[Values], dict[str, object]] = _no_defaults
-    machine_type: Callable[[str, str | None, int | None], MachineType | None] = _no_machine_type
-    quota_needs: Callable[..., tuple[QuotaNeed, ...]] = _no_quotas
+    defaults: Callable[[Values], dict[str, object]] = lambda _: {}
+    machine_type: Callable[[str, str | None, int | None], MachineType | None] = lambda *_: None
+    quota_needs: Callable[..., tuple[QuotaNeed, ...]] = lambda *_, **__: ()
     key_defaults: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)
     shell_keys: Mapping[str, str] = field(default_factory=dict)

@@ -141,7 +141,8 @@ def extend(campaign: Campaign) -> dict[str, Any]:
         return {"deadlines": 0}
     campaign.on_stack("extend", "--hours", "+0.5", codes=(0, 2))
     after = _deadlines(campaign)
-    return {"deadlines": len(after), "moved_min": _minutes(before, after)}
+    moved = min(after[n] - before[n] for n in before).total_seconds()
+    return {"deadlines": len(after), "moved_min": round(moved / 60, 1)}
 
 
 def lost_laptop(campaign: Campaign) -> dict[str, Any]:
@@ -217,7 +218,3 @@ def _deadlines(campaign: Campaign) -> dict[str, datetime]:
     """The cloud's deadlines by host; none for local hosts."""
     deadlines = campaign.answer("status", "--stack", STACK, codes=(0, 1))["deadlines"]
     return {d["host"]: datetime.fromisoformat(d["at"]) for d in deadlines if d["at"]}
-
-
-def _minutes(before: Mapping[str, datetime], after: Mapping[str, datetime]) -> float:
-    return round(min((after[n] - before[n]).total_seconds() / 60 for n in before), 1)

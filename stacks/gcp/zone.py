@@ -10,7 +10,7 @@ from pulumi_gcp import compute
 
 from ..config.settings import ClusterConfig
 from ..machine_types import gcp as machine_types
-from ..next_command import Part, rm, set_
+from ..next_command import rm, set_
 from ..rules.validators import ConfigError
 from .lookups import existing as existing_machines
 from .lookups.rest import Google, LookupFailed
@@ -108,16 +108,13 @@ def _offering_here(
     here = tuple(zone for zone in offering if zone.rpartition("-")[0] == region)
     if not here:
         regions = sorted({zone.rpartition("-")[0] for zone in offering})
+        other_region = set_("region", regions[0]) if regions else _list_command(config)
         raise ConfigError(
             f"region: no zone of {region} has {_what(config)}; regions that have it: "
             f"{', '.join(regions) or 'none for this project'}",
-            _other_region(regions, config),
+            other_region,
         )
     return here
-
-
-def _other_region(regions: Sequence[str], config: ClusterConfig) -> Part:
-    return set_("region", regions[0]) if regions else _list_command(config)
 
 
 def _what(config: ClusterConfig) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from standins import fields
 
@@ -26,11 +25,8 @@ def _operation(old: Resource, new: Resource) -> str:
     kept = {p: r for p, r in changed.items() if not _covers(new.ignore_changes, p)}
     if not kept:
         return ""
-    return "replace" if _replaces(kept, new.replace_on_changes) else "update"
-
-
-def _replaces(changed: Mapping[str, bool], paths: tuple[str, ...]) -> bool:
-    return any(replaces or _covers(paths, path) for path, replaces in changed.items())
+    replaces = any(fixed or _covers(new.replace_on_changes, p) for p, fixed in kept.items())
+    return "replace" if replaces else "update"
 
 
 def _covers(paths: tuple[str, ...], path: str) -> bool:

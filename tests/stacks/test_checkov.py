@@ -20,7 +20,7 @@ import yaml
 from places import ROOT
 from standins.environments import Unfetched
 
-from stacks.config.settings import ClusterConfig, of_project, read
+from stacks.config.settings import of_project, read
 from tests.stacks.aws import world as aws
 from tests.stacks.gcp import world as gcp
 from tests.stacks.mocks import Made, make
@@ -133,16 +133,10 @@ def cluster(sample: str, changes: Mapping[str, str], folder: Path) -> Made:
     key.write_text(aws.KEY)
     values = {**of_project(there, "railhead"), **CONFIG, "public_key_file": str(key), **changes}
     if values["cloud"] == "gcp":
-        return _gcp(read({"project": "p-12345", **values}, stack=sample))
-    return _aws(read(values, stack=sample))
-
-
-def _gcp(settings: ClusterConfig) -> Made:
-    return make(gcp.cluster(settings), gcp.world())
-
-
-def _aws(settings: ClusterConfig) -> Made:
-    return make(aws.program(settings), aws.world(subnets={"us-east-1a": ["subnet-1"]}))
+        settings = read({"project": "p-12345", **values}, stack=sample)
+        return make(gcp.cluster(settings), gcp.world())
+    there = aws.world(subnets={"us-east-1a": ["subnet-1"]})
+    return make(aws.program(read(values, stack=sample)), there)
 
 
 @pytest.fixture(scope="module")

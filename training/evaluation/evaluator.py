@@ -71,7 +71,7 @@ def evaluator(
             results.append(strategy.call(step, next_batch(feed, samples)))
             tick()
         tallies = sum(strategy.fetch(result).astype(np.float64) for result in results)
-        last = SUMS + _count_sums(classes)
+        last = SUMS + (classes**2 if classes <= MOST_CLASSES else 3 * classes)
         return replace(_result(tallies[:last], classes), more=more.results(tallies[last:]))
 
     return evaluate
@@ -84,11 +84,6 @@ def _result(tallies: Any, classes: int) -> Result:
         return Result(metrics, [Counts(*row) for row in counts.reshape(3, -1).T.tolist()], None)
     confusion = counts.reshape(classes, classes).tolist()
     return Result(metrics, counts_of(confusion), confusion or None)
-
-
-def _count_sums(classes: int) -> int:
-    """How many sums of classes there are."""
-    return classes**2 if classes <= MOST_CLASSES else 3 * classes
 
 
 def _replica_step(

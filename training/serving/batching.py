@@ -141,14 +141,12 @@ class Batcher:
                 continue
             first = self._waiting[0]
             seconds_left = first.arrived + self._settings.max_delay_ms / 1000 - time.monotonic()
-            if seconds_left <= 0 or self._rows_like(first) >= self._settings.max_batch:
+            rows = sum(call.rows for call in self._waiting if call.key == first.key)
+            if seconds_left <= 0 or rows >= self._settings.max_batch:
                 return self._take(first)
             self._arrived.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._arrived.wait(), seconds_left)
-
-    def _rows_like(self, first: _Call) -> int:
-        return sum(call.rows for call in self._waiting if call.key == first.key)
 
     def _take(self, first: _Call) -> list[_Call]:
         taken: list[_Call] = []

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .model import Model, Predict
-from .signature import STRING, Arrays, Signature, Tensor
+from .signature import STRING, Signature, Tensor
 
 ROWS = 8
 LENGTHS = (1, 64)  # for a dimension without a length; a model may need more than 1
@@ -37,15 +37,12 @@ def _rows_stay_apart(predict: Predict, signature: Signature, max_batch: int) -> 
         try:
             rows = _trial_rows(signature, min(ROWS, max_batch), length)
             together = predict(rows)
-            alone = [predict({n: a[i : i + 1] for n, a in rows.items()}) for i in range(_len(rows))]
+            count = len(next(iter(rows.values())))
+            alone = [predict({n: a[i : i + 1] for n, a in rows.items()}) for i in range(count)]
             return all(_alike(together[name], [each[name] for each in alone]) for name in together)
         except Exception:  # it takes other values only, or there is no memory for these
             continue
     return False
-
-
-def _len(arrays: Arrays) -> int:
-    return len(next(iter(arrays.values())))
 
 
 def _alike(together: Any, rows: Sequence[Any]) -> bool:

@@ -188,13 +188,14 @@ def _simulate(self: Any) -> Any:
     assert who.startswith("arn:aws:iam::"), "not of a session"
     if ":role/railhead-" in who:
         return _simulate_role(self, who.rpartition("/")[2])
+    denied = extra.denied | extra.by_organization
     return ActionResult(
         {
             "EvaluationResults": [
                 {
                     "EvalActionName": name,
                     "EvalResourceName": "*",
-                    "EvalDecision": "implicitDeny" if name in _denied() else "allowed",
+                    "EvalDecision": "implicitDeny" if name in denied else "allowed",
                     "OrganizationsDecisionDetail": {
                         "AllowedByOrganizations": name not in extra.by_organization,
                     },
@@ -221,10 +222,6 @@ def _simulate_role(self: Any, name: str) -> Any:
         for action in self._get_param("ActionNames")
     ]
     return ActionResult({"EvaluationResults": results, "IsTruncated": False})
-
-
-def _denied() -> set[str]:
-    return extra.denied | extra.by_organization
 
 
 # --- Placement groups -------------------------------------------------------------------------

@@ -44,6 +44,13 @@ def bucket(server: S3 | Gcs, patch: pytest.MonkeyPatch, **environ: str) -> Calla
     return lambda prefix: server.uri(name, prefix)
 
 
+@pytest.fixture(params=["s3_store", "gcs_store"])
+def server(request: pytest.FixtureRequest) -> S3 | Gcs:
+    """Of S3 and of Google Cloud Storage."""
+    store_: S3 | Gcs = request.getfixturevalue(request.param)
+    return store_
+
+
 @pytest.fixture
 def s3(s3_store: S3, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     return bucket(s3_store, monkeypatch)
@@ -84,11 +91,9 @@ def test_a_file_is_a_store_of_its_own(place: Callable[[str], str], tmp_path: Pat
     assert stored.read("one") == b"0123456789" and bytes(stored.read_range("one", 8, 10)) == b"89"
 
 
-@pytest.mark.parametrize("fixture", ["s3_store", "gcs_store"])
 def test_a_folder_that_a_console_made_is_not_a_file(
-    fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    server: S3 | Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server: S3 | Gcs = request.getfixturevalue(fixture)
     place = bucket(server, monkeypatch)
     name = place("").split("/")[2]
     for key in ("a/", "a/ant/", "a/ant/1.png", "a/ant/empty"):
@@ -115,11 +120,7 @@ def test_what_is_not_there_is_named(place: Callable[[str], str]) -> None:
         store.open_store(place("a")).read_range("x", 20, 30)
 
 
-@pytest.mark.parametrize("fixture", ["s3_store", "gcs_store"])
-def test_a_bucket_that_does_not_exist(
-    fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server: S3 | Gcs = request.getfixturevalue(fixture)
+def test_a_bucket_that_does_not_exist(server: S3 | Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket(server, monkeypatch)
     with pytest.raises(DataError, match=f"there is no bucket {server.scheme}://nowhere"):
         store.open_store(server.uri("nowhere", "a")).items()
@@ -283,12 +284,10 @@ def test_a_file_that_is_replaced_by_one_of_the_same_size_is_not_mixed(
         reader.read_range("x", 5, 10)
 
 
-@pytest.mark.parametrize("fixture", ["s3_store", "gcs_store"])
 def test_an_empty_folder_is_not_a_file_and_an_empty_file_is(
-    fixture: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    server: S3 | Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pyarrow leaves `two/m/`."""
-    server: S3 | Gcs = request.getfixturevalue(fixture)
     place = bucket(server, monkeypatch)
     name = place("").split("/")[2]
     for key in ("two/m/", "two/empty", "two/full"):
