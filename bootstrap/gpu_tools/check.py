@@ -120,9 +120,7 @@ def probe(python: Path, ranks: int, kind: str) -> list[Check]:
     out = listen(argv, variables)
     results = [read(text) for text in re.findall(r"@check (\{.*\})", out)]
     # If any rank failed a check, its result replaces that of a rank that passed.
-    by_name = {
-        result.name: result for result in sorted(results, key=lambda result: not result.passed)
-    }
+    by_name = {done.name: done for done in sorted(results, key=lambda done: not done.passed)}
     tail = " / ".join(out.strip().splitlines()[-3:])[-300:]
     missing = [name for name in PROBED if name not in by_name]
     for name in missing:

@@ -111,9 +111,8 @@ def is_loopback(networks: str) -> bool:
 def _link(address: str, facts: HostFacts) -> Link:
     ip = ipaddress.ip_address(address)
     single = f"{address}/{ip.max_prefixlen}"
-    for (
-        interface
-    ) in facts.addresses:  # an exact match comes before a network that contains the address
+    # An exact match comes before a network that contains the address.
+    for interface in facts.addresses:
         if interface.address == address:
             return Link(interface.device, interface.network if ip.version == 4 else single)
     for interface in facts.addresses:

@@ -168,10 +168,8 @@ class RunFacts:
     def speeds(self) -> list[float]:
         """Samples per second over all ranks: of each epoch, or what a script reported."""
         epochs = [r.figure("samples_per_s") for r in self.epochs]
-        reported = [r.figure("value") for r in self.records if r.name == "samples_per_s"]
-        values = (
-            epochs if any(epochs) else reported or [self.evaluation.figures.get("samples_per_s")]
-        )
+        rates = [r.figure("value") for r in self.records if r.name == "samples_per_s"]
+        values = epochs if any(epochs) else rates or [self.evaluation.figures.get("samples_per_s")]
         return [value for value in values if value is not None]
 
     @property

@@ -26,7 +26,6 @@ def keep(path: str) -> None:
         return
     with contextlib.suppress(OSError):  # without it the next agent is sent again
         copy_to(path, 0o600)
-        for old in sorted(os.scandir(folder), key=lambda archive: archive.stat().st_mtime)[
-            :-NEWEST
-        ]:
+        archives = sorted(os.scandir(folder), key=lambda entry: entry.stat().st_mtime)
+        for old in archives[:-NEWEST]:
             os.unlink(old.path)

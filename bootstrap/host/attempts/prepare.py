@@ -65,10 +65,8 @@ class Start:
 def written(folder: str, outputs: Outputs) -> str:
     """Why the first attempt is not undone on the chief: a file that its script wrote; or ""."""
     results = sorted(set(os.listdir(os.path.join(folder, "results"))).difference(OURS))
-    script_files = [
-        path for path, _ in outputs.files if not any(name in path for name in OF_LIBRARIES)
-    ]
-    paths = [*(f"work/{path}" for path in script_files), *(f"results/{name}" for name in results)]
+    files = [path for path, _ in outputs.files if not any(name in path for name in OF_LIBRARIES)]
+    paths = [*(f"work/{path}" for path in files), *(f"results/{name}" for name in results)]
     return f"its script has already written {paths[0][:LONGEST]}" if paths else ""
 
 

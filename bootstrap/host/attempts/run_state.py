@@ -145,12 +145,10 @@ class State:
             grid = json_file.read(self.path("run.json"), OnGrid).grid
         except (OSError, ValueError):
             grid = None
-        carbon = carbon_of(self.energy.values(), grid)
-        if carbon and self.earlier:
-            carbon = replace(
-                carbon, notes=(*carbon.notes, "left out: before another host took over")
-            )
-        return carbon
+        total = carbon_of(self.energy.values(), grid)
+        if total and self.earlier:
+            total = replace(total, notes=(*total.notes, "left out: before another host took over"))
+        return total
 
     def cost(self, seconds: float) -> RunCost | None:
         """The price of the hosts for the duration of the run; None where no price is known."""

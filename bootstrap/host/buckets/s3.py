@@ -95,11 +95,9 @@ def boto_session() -> Any:
     import boto3
     from botocore.session import get_session
 
-    session = get_session()
-    session.register_component(
-        "data_loader", _service_models(session.get_config_variable("data_path"))
-    )
-    return boto3.Session(botocore_session=session)
+    core = get_session()
+    core.register_component("data_loader", _service_models(core.get_config_variable("data_path")))
+    return boto3.Session(botocore_session=core)
 
 
 @cache

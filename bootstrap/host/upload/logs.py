@@ -49,10 +49,7 @@ class LogUpload:
         self, run: str, bucket: upload.Destination, earlier: Mapping[str, Progress]
     ) -> None:
         self.run, self.bucket = run, bucket
-        self.logs = {
-            name: replace(progress, number=progress.number + 1)
-            for name, progress in earlier.items()
-        }
+        self.logs = {name: replace(old, number=old.number + 1) for name, old in earlier.items()}
         self.tails: dict[str, Tail] = {}  # at most a piece of each log
 
     def step(self) -> None:
