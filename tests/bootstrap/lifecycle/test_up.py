@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -18,6 +18,8 @@ from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 from bootstrap.clouds import base
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.lifecycle import held
+from bootstrap.lifecycle.consent import Answers, Held
 from bootstrap.lifecycle.creation import up
 from railhead.documents.runs.run_record import RunRecord
 
@@ -466,11 +468,14 @@ def add_schedule(scheduler: Any, name: str) -> None:
     )  # fmt: skip
 
 
-def previewed(*steps: tuple[str, str]) -> str:
+def previewed(*steps: tuple[str, str], differ: Sequence[str] = ()) -> str:
     """The script that prints what `pulumi preview --json` prints for these changes of instances:
-    an operation, and an id."""
+    an operation, and an id. `differ`: the properties that an update changes."""
     kind = "aws:ec2/instance:Instance"
-    made = [{"op": op, "oldState": {"type": kind, "id": id} if id else None} for op, id in steps]
+    made = [
+        {"op": op, "oldState": {"type": kind, "id": id} if id else None, "diffReasons": [*differ]}
+        for op, id in steps
+    ]
     return f"echo {shlex.quote(json.dumps({'steps': made}))}"
 
 
@@ -523,6 +528,18 @@ def test_without_results_that_could_be_lost_there_is_no_preview(
     (local_state.home() / "r1" / "result.json").write_text("{}")
     run_up()
     assert pulumi.called(*CHANGES, "preview") == [UP]
+
+
+@pytest.mark.parametrize("reasons", [("delete",), ("update", "instanceType")])
+def test_a_run_in_progress_is_not_interrupted_without_consent(
+    pulumi: PulumiCommand, home: Path, monkeypatch: pytest.MonkeyPatch, reasons: tuple[str, ...]
+) -> None:
+    """Even where its results may be lost, and by whatever would end it."""
+    monkeypatch.setattr(held, "ask", lambda _: Answers({"g4dn-1": Held(in_progress=("r1",))}))
+    stack_with_a_run(pulumi, previewed((reasons[0], "i-2"), differ=reasons[1:]))
+    with pytest.raises(UsageError, match=r"g4dn-2 .* interrupts r1 .on g4dn-1"):
+        up.up("dev", lambda _: None, yes=False, refresh=False, discard=True)
+    assert not pulumi.called(*CHANGES)
 
 
 def test_a_failing_preview_changes_nothing(pulumi: PulumiCommand, home: Path, no_aws: None) -> None:

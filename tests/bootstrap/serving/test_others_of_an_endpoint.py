@@ -72,3 +72,26 @@ def test_an_update_records_the_new_run_once_it_is_served(
     assert ["r-old" in text for text in at_wait[0]] == [True], "the old version serves until then"
     assert "r-new" in session.written[-1] and "r-old" not in session.written[-1]
     assert recorded == ["r-new"] and encode(before)["run_id"] == "r-old"
+
+
+@pytest.mark.parametrize(("answer", "number"), [([], 1), (["99999999999", "-5", "x", "8"], 9)])
+def test_what_a_host_invents_is_no_version(
+    monkeypatch: pytest.MonkeyPatch, answer: list[str], number: int
+) -> None:
+    """TensorFlow Serving reads versions as int64: one above the highest must exist."""
+    before = EndpointDocument(
+        name="e", run_id="r", port=8501, stop=None, argv=("x",), until=1.0, env={}
+    )
+    links: list[int] = []
+    monkeypatch.setattr(deploy, "clock_of", lambda _: 0.0)
+    monkeypatch.setattr(deploy, "read_document", lambda *_: before)
+    monkeypatch.setattr(deploy, "_wait", lambda *_: None)
+    monkeypatch.setattr(deploy, "_link_version", lambda *args: links.append(args[-1]))
+    monkeypatch.setattr("bootstrap.serving.records.save", lambda _: None)
+    session: Any = SimpleNamespace(
+        run=lambda _: SimpleNamespace(rc=0, tail=answer), write=lambda *_: None
+    )
+    place: Any = SimpleNamespace(session=session)
+    request: Any = SimpleNamespace(seconds=60.0)
+    deploy.update(place, request, Deployed("e", "c", "h1", 8501, "r"), "m", lambda line: None)
+    assert links == [number]
