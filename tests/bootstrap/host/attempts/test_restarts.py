@@ -450,6 +450,23 @@ def test_a_run_that_stalls_starts_again_unless_the_option_forbids_it(
     )
 
 
+def test_an_attempt_that_ended_to_take_a_host_back_is_no_failure(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It uses up no retry, and needs none."""
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    run = Run(home, "", retries=1, retries_from_start=True)
+    result = Result(state="failed", culprit=Culprit(1, "b", (), signal=15))
+    document, decisions = decode(RunDocument, run.read("run.json")), Restarts()
+    kinds = []
+    for grows in (True, False, True, False):
+        ended = ended_with(run, document, result=result, grows=grows)
+        attempt = decisions.decide(ended).attempt
+        kinds.append(attempt.kind if attempt else "none")
+    assert kinds == ["elastic", "retry", "elastic", "none"]
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_host_is_waited_for_longer_while_it_is_created_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
