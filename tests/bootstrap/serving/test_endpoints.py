@@ -61,6 +61,7 @@ def state_of(text: str) -> EndpointState:
     ("change", "alive", "text"),
     [
         ({"version": 2, "requests": 5}, True, "ready, version 2, 5 requests, ends in 1 h 6 min"),
+        ({"version": 1}, True, "ready, version 1, 0 requests, ends in 1 h 6 min"),
         ({"restarts": 1, "state": "restarting"}, True, "restarting, ends in 1 h 6 min, 1 restart"),
         (
             {"heartbeat": -240.0},
@@ -551,6 +552,12 @@ def test_predictions_as_text() -> None:
         "   1  1  right: 2  WRONG",
         "accuracy 0.5000 on 2 samples",
     ]
+
+
+def test_escapes_of_a_prediction_are_not_for_a_terminal() -> None:
+    rows = [{"prediction": "\x1b[2Jx", "right": "\x1b[2Jx"}]
+    (row,) = Predictions.read(json.dumps({"rows": rows})).rows
+    assert "\x1b" not in f"{row.prediction}{row.right}"
 
 
 def test_a_number_that_is_none_is_not_shown() -> None:
