@@ -158,12 +158,15 @@ def test_crashes_that_are_long_past_do_not_count_and_the_log_starts_again(
 
 
 def test_its_heartbeat_continues_while_it_waits_before_a_restart(endpoint: Endpoint) -> None:
-    endpoint.change("PAUSES", "(600.0,)")
+    """The first restart is at once."""
+    endpoint.change("PAUSES", "(0.0, 600.0)")
     endpoint.change("BEAT", "0.1")
     with endpoint.runs():
-        endpoint.wait("ready")
-        with pytest.raises(OSError):
-            endpoint.get("/crash")
+        for restarts in (1, 2):
+            endpoint.wait("ready")
+            with pytest.raises(OSError):
+                endpoint.get("/crash")
+            wait_until(lambda n=restarts: endpoint.state.get("restarts") == n, 30, "a restart")
         before = endpoint.wait("restarting")["heartbeat"]
         wait_until(lambda: endpoint.state["heartbeat"] > before, 30, "a later heartbeat")
         assert endpoint.state["state"] == "restarting"
