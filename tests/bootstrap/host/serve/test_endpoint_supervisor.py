@@ -157,6 +157,17 @@ def test_crashes_that_are_long_past_do_not_count_and_the_log_starts_again(
     assert logs == ["serving\n"] * 2
 
 
+def test_a_server_that_opens_its_port_itself_finds_it_free(endpoint: Endpoint) -> None:
+    """As Jupyter does: two that listen would not get along."""
+    (endpoint.folder / "health.json").write_text('{"version": 7}')
+    server = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(endpoint.port)]
+    endpoint.serve_with(server, opens_port=True, health="/health.json")
+    with endpoint.runs():
+        assert endpoint.wait("ready")["version"] == 7
+        assert b"7" in endpoint.get("/health.json")
+    assert not endpoint.listens()
+
+
 def test_its_heartbeat_continues_while_it_waits_before_a_restart(endpoint: Endpoint) -> None:
     """The first restart is at once."""
     endpoint.change("PAUSES", "(0.0, 600.0)")
