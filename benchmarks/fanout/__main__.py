@@ -35,6 +35,9 @@ GOALS = {  # of pyinfra's seconds
     "again": ("a sync after 1 of 200 files changed", 0.25),
 }
 PHASES = tuple(GOALS)
+# For minutes ext4 does not use the inode of a deleted file again, and passes over each when it looks
+# for a free one: on a disk that has just lost 10,000 files the first sync takes 5 s instead of 1.5.
+MEMORY = Path("/dev/shm")
 TOOLS = ("ours", "pyinfra")
 
 
@@ -141,7 +144,8 @@ def main() -> int:
         return 2
     pyinfra = pyinfra_tool.installed()
     print(f"{options.hosts} hosts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    with tempfile.TemporaryDirectory(prefix="railhead-fanout-") as name:
+    folder = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="railhead-fanout-", dir=folder) as name:
         os.environ["HOME"] = name
         os.environ.pop("SSH_AUTH_SOCK", None)
         missed = compare(options.hosts, options.repeat, Path(name), pyinfra)
