@@ -35,8 +35,8 @@ GOALS = {  # of pyinfra's seconds
     "again": ("a sync after 1 of 200 files changed", 0.25),
 }
 PHASES = tuple(GOALS)
-# For minutes ext4 does not use the inode of a deleted file again, and passes over each when it looks
-# for a free one: on a disk that has just lost 10,000 files the first sync takes 5 s instead of 1.5.
+# For minutes ext4 does not use the inode of a deleted file again, and passes over each when it
+# looks for a free one: where 10,000 files were just deleted the first sync takes 5 s, not 1.5.
 MEMORY = Path("/dev/shm")
 TOOLS = ("ours", "pyinfra")
 
