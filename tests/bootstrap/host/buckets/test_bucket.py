@@ -331,7 +331,7 @@ def test_all_versions_are_counted_and_priced_by_the_month(world: World) -> None:
         world.put("runs/r/model", data)
     (cost,) = counted(world.inventory)
     expected = "2 objects with their old versions, 0.00 GB"
-    assert cost.what == f"bucket {world.inventory.bucket}, {expected}"
+    assert cost.description == f"bucket {world.inventory.bucket}, {expected}"
     each = 0.023 if world.inventory.cloud == "aws" else 0.020
     assert cost.amount == pytest.approx(3000 / 2**30 * each)
     assert cost.command == Command("teardown", destroy=True, with_bucket=True)
@@ -360,7 +360,7 @@ def test_pages_are_followed_to_their_end_and_not_for_ever(
     monkeypatch.setattr(cloud_storage, "PAGES", 2)
     assert count_objects(bucket.bucket_of(ON_GCP).store) == BucketContents(4, 20, whole=False)
     (cost,) = counted(ON_GCP)
-    assert "more than 4 objects" in cost.what and cost.amount is None
+    assert "more than 4 objects" in cost.description and cost.amount is None
     monkeypatch.setattr(cloud_storage, "PAGES", 4)
     assert count_objects(bucket.bucket_of(ON_GCP).store).whole
 
