@@ -44,7 +44,8 @@ class Person:
     def up(
         self, *, kill: str = "", stocked: bool = True, refused: bool = False, denied: bool = False
     ) -> bool:
-        """`fab up`; whether it succeeded. `denied`: a policy of the account forbids launches."""
+        """`fab up`, or `pulumi up` if it is killed; whether it succeeded. `denied`: a policy of the
+        account forbids launches."""
         if kill == "early" or refused:
             return False
         state = self.state = self.state or State()
@@ -56,7 +57,7 @@ class Person:
         machines = self.world.machines
         there = {machine.id for machine in self.world.exists()}
         state.machines = [key for key in state.machines if key in there]
-        if not self._end_strays():
+        if not kill and not self._end_strays():
             return False
         changed = [key for key in state.machines if self._is_replaced(machines[key])]
         if any(machines[key].results for key in changed):
@@ -69,7 +70,7 @@ class Person:
                 machines[key].type = self.type
                 machines[key].right = True
             return True
-        if self._is_name_taken() or not stocked or denied:
+        if self._is_name_taken() or not stocked or denied or (kill and self._is_there()):
             return False
         created = self.world.create(self.region, state.cluster_id, self.cluster, STACK, self.name)
         machines[created].spot, machines[created].type = self.spot, self.type
@@ -88,6 +89,10 @@ class Person:
         none is left."""
         self.world.end([stray.id for stray in self._strays()], "gone")
         return not self._strays()
+
+    def _is_there(self) -> bool:
+        """Whether the program refuses a second machine of a number: it ends none."""
+        return bool(self._strays())
 
     def _strays(self) -> tuple[Machine, ...]:
         merged = self.merged()
@@ -194,6 +199,10 @@ class PersonOnGoogle(Person):
     def _is_name_taken(self) -> bool:
         names = {machine.name for machine in self.world.exists(self.region)}
         return machine_name(self.cluster) in names
+
+    def _is_there(self) -> bool:
+        """Its program has no token and cannot look, as a user's may; Compute refuses the name."""
+        return False
 
 
 class PlainPerson(Person):
