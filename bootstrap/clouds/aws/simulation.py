@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from railhead.documents.lazy import dataclass
@@ -60,9 +61,13 @@ class Simulation:
 
 
 def simulate(
-    client: AwsClient, principal: str, arns: Sequence[str], names: Sequence[str]
+    client: AwsClient,
+    principal: str,
+    arns: Sequence[str],
+    names: Sequence[str],
+    tags: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Decision]:
-    """The decisions about actions of a user or a role on resources.
+    """The decisions about actions of a user or a role on resources that have these tags.
 
     Raises:
         Refused: the caller may not ask for them.
@@ -73,12 +78,19 @@ def simulate(
             "ActionNames": names[start : start + ACTIONS],
             "ResourceArns": [*arns],
         }
+        if tags:
+            parameters["ContextEntries"] = [_tag(*item) for item in tags.items()]
         for _ in range(PAGES):
             page = ask(Simulation, client, "iam", OPERATION, **parameters)
             yield from page.EvaluationResults
             if not page.IsTruncated:
                 break
             parameters["Marker"] = page.Marker
+
+
+def _tag(name: str, value: str) -> dict[str, Any]:
+    key = f"ec2:ResourceTag/{name}"
+    return {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"}
 
 
 @dataclass(frozen=True)
@@ -100,22 +112,9 @@ def right_to(
     _, partition, _, _, account, name = (*role.split(":", 5), *[""] * 5)[:6]
     name = name.rpartition("/")[2]
     action = f"ec2:{verb.capitalize()}Instances"
-    tag = {
-        "ContextKeyName": f"ec2:ResourceTag/{ID}",
-        "ContextKeyValues": [cluster_id],
-        "ContextKeyType": "string",
-    }
+    arn = f"arn:{partition}:ec2:{region}:{account}:instance/{instance}"
     try:
-        (decided,) = ask(
-            Simulation,
-            client,
-            "iam",
-            OPERATION,
-            PolicySourceArn=role,
-            ActionNames=[action],
-            ResourceArns=[f"arn:{partition}:ec2:{region}:{account}:instance/{instance}"],
-            ContextEntries=[tag],
-        ).EvaluationResults
+        (decided,) = simulate(client, role, [arn], [action], {ID: cluster_id})
     except Refused as refused:
         if refused.error_code == "NoSuchEntity":
             return Right(f"its role {name} does not exist")
