@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
-from railhead.documents.options.option import from_values, options_in
+from railhead.documents.options.option import from_values
 from railhead.documents.options.runs import (
     EndingOptions,
     EvaluateOptions,
@@ -30,10 +30,7 @@ T = TypeVar("T")
 Arguments = str | Sequence[Any] | Mapping[str, Any]
 
 
-def _read(group: type[T], arguments: Mapping[str, Any]) -> T:
-    """The group with those of a method's arguments that are its options."""
-    names = {option.name for option in options_in(group)}
-    values = {name: value for name, value in arguments.items() if name in names}
+def _read(group: type[T], **values: Any) -> T:
     return from_values(group, values, UsageError)
 
 
@@ -70,11 +67,10 @@ class ClusterMethods(ABC):
             results: the folder for the results of runs; default: `results` in the current
                 folder
         """
-        arguments = locals()
         self._configure(
-            _read(TargetOptions, arguments),
-            _read(ReadyOptions, arguments),
-            _read(ProgramOptions, arguments),
+            _read(TargetOptions, hosts=hosts, slots=slots),
+            _read(ReadyOptions, peer_address=peer_address, system=system, allow_mixed=allow_mixed),
+            _read(ProgramOptions, requirements=requirements, runtime=runtime),
             results,
         )
 
@@ -200,11 +196,52 @@ class ClusterMethods(ABC):
             UsageError: nothing was started. RunFailed: the run failed or was cancelled.
                 BelowThreshold: the evaluation missed a threshold; the run succeeded.
         """
-        arguments = locals()
         return self._train(
-            _read(ProgramOptions, arguments),
-            _read(EndingOptions, arguments),
-            _read(StartOptions, arguments),
+            _read(
+                ProgramOptions,
+                launcher=launcher,
+                strategy=strategy,
+                ps=ps,
+                preset=preset,
+                settings=settings,
+                training=training,
+                script=script,
+                module=module,
+                workdir=workdir,
+                args=args,
+                data=data,
+                sagemaker=sagemaker,
+                keras=keras,
+                keras_patches=keras_patches,
+                independent=independent,
+                env=env,
+                env_file=env_file,
+                secrets=secrets,
+                outputs=outputs,
+                metrics=metrics,
+                minimum=minimum,
+                maximum=maximum,
+            ),
+            _read(
+                EndingOptions,
+                keep=keep,
+                stop=stop,
+                max_hours=max_hours,
+                budget=budget,
+                on_stall=on_stall,
+                stall_after=stall_after,
+            ),
+            _read(
+                StartOptions,
+                name=name,
+                resume=resume,
+                elastic=elastic,
+                retries=retries,
+                spare=spare,
+                takeover=takeover,
+                deploy=deploy,
+                wait=wait,
+            ),
         )
 
     @abstractmethod
@@ -251,11 +288,25 @@ class ClusterMethods(ABC):
         Raises:
             UsageError: nothing was started. RailheadError: some trials did not end.
         """
-        arguments = locals()
         return self._sweep(
-            _read(SweepOptions, arguments),
-            _read(ProgramOptions, arguments),
-            _read(StartOptions, arguments),
+            _read(SweepOptions, values=values, random=random, at_once=at_once, to_end=to_end),
+            _read(
+                ProgramOptions,
+                launcher=launcher,
+                strategy=strategy,
+                preset=preset,
+                script=script,
+                module=module,
+                workdir=workdir,
+                args=args,
+                data=data,
+                keras=keras,
+                keras_patches=keras_patches,
+                env=env,
+                secrets=secrets,
+                metrics=metrics,
+            ),
+            _read(StartOptions, retries=retries),
         )
 
     @abstractmethod
@@ -294,11 +345,26 @@ class ClusterMethods(ABC):
         Raises:
             UsageError: nothing was started. RailheadError: a run failed.
         """
-        arguments = locals()
         return self._scale(
-            _read(ScaleOptions, arguments),
-            _read(ProgramOptions, arguments),
-            _read(StartOptions, arguments),
+            _read(ScaleOptions, counts=counts),
+            _read(
+                ProgramOptions,
+                launcher=launcher,
+                strategy=strategy,
+                preset=preset,
+                settings=settings,
+                script=script,
+                module=module,
+                workdir=workdir,
+                args=args,
+                data=data,
+                keras=keras,
+                keras_patches=keras_patches,
+                env=env,
+                secrets=secrets,
+                metrics=metrics,
+            ),
+            _read(StartOptions, retries=retries),
         )
 
     @abstractmethod
@@ -336,8 +402,18 @@ class RunMethods(ABC):
         Raises:
             BelowThreshold: the evaluation missed a threshold.
         """
-        arguments = {**locals(), "run": self.run_id}
-        return self._evaluate(_read(EvaluateOptions, arguments), _read(ProgramOptions, arguments))
+        return self._evaluate(
+            _read(EvaluateOptions, here=here, model=model, run=self.run_id),
+            _read(
+                ProgramOptions,
+                script=script,
+                args=args,
+                data=data,
+                metrics=metrics,
+                minimum=minimum,
+                maximum=maximum,
+            ),
+        )
 
     @abstractmethod
     def _evaluate(self, evaluate: EvaluateOptions, program: ProgramOptions) -> dict[str, Any]: ...
@@ -386,8 +462,22 @@ class RunMethods(ABC):
             UsageError: a wrong option, no model, or an endpoint of this name serves
                 already.
         """
-        arguments = locals()
-        return self._deploy(_read(DeployOptions, arguments), _read(TargetOptions, arguments))
+        return self._deploy(
+            _read(
+                DeployOptions,
+                here=here,
+                model=model,
+                trust_model=trust_model,
+                name=name,
+                port=port,
+                hours=hours,
+                update=update,
+                max_batch=max_batch,
+                max_delay=max_delay,
+                server=server,
+            ),
+            _read(TargetOptions, hosts=hosts, stack=stack),
+        )
 
     @abstractmethod
     def _deploy(self, deploy: DeployOptions, target: TargetOptions) -> Endpoint: ...
