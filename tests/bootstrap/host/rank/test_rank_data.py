@@ -154,7 +154,7 @@ def test_workers_alone_share_the_streams(store: S3, tmp_path: Path) -> None:
 def test_a_script_does_not_begin_without_its_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The download has printed why; what it printed besides is no folder."""
+    """The download has printed why; what it printed besides is not a folder."""
     package = tmp_path / "reader/training/data"
     package.mkdir(parents=True)
     for folder in (package, package.parent):
