@@ -1,23 +1,18 @@
-"""Whether a line of the kernel's log is about a rank, and not about another process of the host: a
-kill for lack of memory, an error of its program on a GPU."""
+"""Who a rank is for the kernel, noted at its start: its pid, its name, its memory cgroups."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from railhead.documents.codec import encode, key
 from railhead.documents.lazy import dataclass
 
-from ..base import json_file
+from ..base import free_memory
 
 STARTED = "rank-{rank}.json"  # in the run's folder: what a rank was at its start
-KILL = re.compile(r"Kill(?:ed)? process (\d+) \(([^)]*)\)|task=([^,]*),pid=(\d+)")
-# An Xid that a program causes; NVIDIA's driver writes the pid in many ways, also as '<unknown>'.
-XID = re.compile(r"NVRM: Xid \([^)]*\): (?:13|31|43), pid=(\d+)")
 FIRST_NAMESPACE = "pid:[4026531836]"  # of all pids, whose numbers the kernel's log has
 
 
@@ -31,26 +26,13 @@ class Started:
     is_inside: bool = key()
     kills: Mapping[str, int] = key()
 
-    def may_be_in(self, line: str) -> bool:
-        """Whether a line of the kernel's log may be about this process."""
-        if xid := XID.search(line):
-            return self.is_inside or int(xid[1]) == self.pid
-        kill = KILL.search(line)
-        if not kill:
-            return True
-        pid, name = kill[1] or kill[4], kill[2] or kill[3]
-        return name == self.name if self.is_inside else int(pid) == self.pid
-
 
 def cgroup_files() -> Iterator[str]:
     """The files in which this process's memory cgroup counts its kills: of version 2, of 1."""
-    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
-        for line in file:
-            number, controllers, path = line.rstrip("\n").split(":", 2)
-            if number == "0":
-                yield f"/sys/fs/cgroup{path}/memory.events"
-            elif "memory" in controllers.split(","):
-                yield f"/sys/fs/cgroup/memory{path}/memory.oom_control"
+    with contextlib.suppress(OSError):
+        for version, path in free_memory.own_groups():
+            name = "memory.oom_control" if version else "memory.events"
+            yield f"{free_memory.GROUPS}{version}{path}/{name}"
 
 
 def kills(file: str) -> int | None:
@@ -74,20 +56,3 @@ def note_start(folder: str, rank: int) -> None:
         started = Started(os.getpid(), name, is_inside, kills_now)
         with open(os.path.join(folder, STARTED.format(rank=rank)), "w") as file:
             json.dump(encode(started), file)
-
-
-def of_rank(folder: str, rank: str, lines: Sequence[str]) -> Iterator[str]:
-    """The lines of the kernel's log without those about other processes; a line for each cgroup of
-    the rank in which the kernel has killed more processes since its start than these."""
-    try:
-        started = json_file.read(os.path.join(folder, STARTED.format(rank=rank)), Started)
-    except (OSError, ValueError):  # it did not start, or could not write
-        yield from lines
-        return
-    yield from filter(started.may_be_in, lines)
-    matches = [KILL.search(line) for line in lines if not started.may_be_in(line)]
-    others = {match[1] or match[4] for match in matches if match}
-    for path, before in started.kills.items():
-        after = kills(path)
-        if after is not None and after > before + len(others):
-            yield f"oom_kill of its cgroup rose from {before} to {after} ({path})"

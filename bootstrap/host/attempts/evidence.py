@@ -25,7 +25,7 @@ from ..base import bounded, programs
 from ..base.full_disk import lacks_inodes
 from ..causes.causes import KERNEL, NO_INODES, ROWS, Failure
 from ..run import end_processes, time_left
-from . import cgroups, preempted
+from . import kernel_log, preempted
 
 SECONDS = 10.0  # for the answer of a host
 OF_LOST = 3.0  # for that of a lost machine of a cloud, which may be about to power off
@@ -114,7 +114,7 @@ def uptime() -> float:
 def look(folder: str, seconds: float, rank: str) -> Evidence:
     """The evidence on this host."""
     lines = kernel_lines(read_log(), uptime() - seconds)
-    kernel = cgroups.of_rank(folder, rank, lines)
+    kernel = kernel_log.of_rank(folder, rank, lines)
     return Evidence(tuple(kernel), tuple(full_disks(folder)), tuple(preempted.notices()))
 
 

@@ -22,14 +22,23 @@ def available() -> int:
         return 0
 
 
+def own_groups() -> Iterator[tuple[str, str]]:
+    """The memory cgroups of this process: "" for version 2 or "/memory" for 1, and the path there;
+    OSError if it is not known."""
+    with open(OWN) as file:
+        for line in file:
+            number, controllers, path = line.rstrip("\n").split(":", 2)
+            if number == "0":
+                yield "", path
+            elif "memory" in controllers.split(","):
+                yield "/memory", path
+
+
 def _of_groups() -> Iterator[int]:
     """The bytes that each cgroup of this process with a limit has left."""
-    with open(OWN) as file:
-        rows = [line.rstrip("\n").split(":", 2) for line in file]
-    for number, controllers, path in rows:
-        version = "" if number == "0" else "/memory" if "memory" in controllers.split(",") else None
-        while version is not None:
-            limit, used, droppable = OF_VERSION[version]
+    for version, path in own_groups():
+        limit, used, droppable = OF_VERSION[version]
+        while True:
             folder = f"{GROUPS}{version}{path.rstrip('/')}"
             # "max" instead of a number without a limit; the first group has no such file
             with contextlib.suppress(OSError, ValueError):

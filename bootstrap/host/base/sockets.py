@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 ESTABLISHED, LISTENS = "01", "0A"  # states, in column 3
 
@@ -19,6 +19,11 @@ def rows_of(pid: int | str) -> Iterator[list[str]]:
                 sockets.add(os.readlink(f"{folder}/{name}"))
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{table}") as file:
-            for row in map(str.split, file):
-                if len(row) > 9 and f"socket:[{row[9]}]" in sockets:
-                    yield row
+            yield from rows_among(file, sockets)
+
+
+def rows_among(table: Iterable[str], sockets: Collection[str]) -> Iterator[list[str]]:
+    """The columns of each row of such a table that is one of these sockets ("socket:[INODE]")."""
+    for row in map(str.split, table):
+        if len(row) > 9 and f"socket:[{row[9]}]" in sockets:
+            yield row

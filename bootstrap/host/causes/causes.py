@@ -106,6 +106,7 @@ PACKAGES = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
+PROGRAM_XID = r"NVRM: Xid \([^)]*\): (?:13|31|43)"  # an error that a program causes
 FEWER = "a smaller batch, or fewer ranks on that host"
 ROWS = (
     _row("stall", STALL, r"."),
@@ -122,7 +123,7 @@ ROWS = (
     _row(
         "program",
         KERNEL,
-        r"NVRM: Xid \([^)]*\): (?:13|31|43)\b",
+        PROGRAM_XID + r"\b",
         advice="run the program under compute-sanitizer: the GPU is fine",
     ),
     _row("gpu", KERNEL, r"NVRM: Xid \([^)]*\): (?!(?:45|63)\b)\d+", retry=ALWAYS),

@@ -8,12 +8,11 @@ of an hour or longer (net.ipv4.tcp_retries2).
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import os
 import sys
+from collections.abc import Iterable, Sequence
 
-from ..base import programs
+from ..base import programs, sockets
 from ..base.children import unmarked
 
 LIMIT = 120.0  # seconds without an acknowledgement, longer than a cloud moves a machine
@@ -37,26 +36,16 @@ class Link:
 
 def tries_of(pid: int) -> int:
     """How often the kernel has sent the same data of a process again, on its worst connection."""
-    sockets = set()
-    for file in glob.glob(f"/proc/{pid}/fd/*"):
-        with contextlib.suppress(OSError):
-            sockets.add(os.readlink(file))
-    tries = 0
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{name}") as table:
-            tries = max(tries, most_tries(table.read(), sockets))
-    return tries
+    return most_tries(sockets.rows_of(pid))
 
 
-def most_tries(table: str, sockets: set[str]) -> int:
-    """The most tries among these sockets ("socket:[INODE]") in the text of /proc/net/tcp.
+def most_tries(rows: Iterable[Sequence[str]]) -> int:
+    """The most tries in these rows of /proc/net/tcp.
 
     Data that was sent counts as `retrnsmt`. Data that this host could not even send, for example
     because its interface is down, counts as `timeout`.
     """
-    rows = [line.split() for line in table.splitlines()[1:]]
-    socket_rows = [row for row in rows if len(row) > 9 and f"socket:[{row[9]}]" in sockets]
-    return max((max(int(row[6], 16), int(row[8])) for row in socket_rows), default=0)
+    return max((max(int(row[6], 16), int(row[8])) for row in rows), default=0)
 
 
 def end_run_here(folder: str, run_id: str) -> None:

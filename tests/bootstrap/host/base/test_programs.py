@@ -84,7 +84,7 @@ def test_a_host_makes_the_classes_and_loads_the_modules_that_it_uses(tmp_path: P
 LOADS = {
     "run.cluster_key": (7, {"dataclasses", "hashlib", "tempfile", "typing"}),
     "supervisor.supervisor": (70, {"csv", "decimal", "inspect", "pathlib", "shutil", "traceback"}),
-    "rank.rank": (41, {"getpass", "hashlib", "inspect", "tempfile", "pathlib"}),
+    "rank.rank": (42, {"getpass", "hashlib", "inspect", "tempfile", "pathlib"}),
     "agent.agent": (13, {"hashlib", "inspect", "shutil", "subprocess", "tempfile"}),
     "agent.files": (15, {"inspect", "shutil", "tarfile"}),
     "agent.runs": (32, {"ctypes", "decimal", "inspect", "pathlib", "subprocess"}),

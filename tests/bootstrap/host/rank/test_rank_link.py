@@ -15,6 +15,7 @@ from e2e.local_hosts import wait_until
 from hosts.ranks import command, lay_out, script
 from standins import programs
 
+from bootstrap.host.base import sockets
 from bootstrap.host.rank import rank, rank_link
 
 LOOKS = int(rank_link.LIMIT / rank.BEAT)
@@ -45,7 +46,8 @@ TABLES = {
 
 @pytest.mark.parametrize("text, tries", TABLES.values(), ids=TABLES)
 def test_the_kernels_table_says_how_often_data_was_sent_again(text: str, tries: int) -> None:
-    assert rank_link.most_tries(text, {"socket:[11]", "socket:[12]", "/dev/null"}) == tries
+    rows = sockets.rows_among(text.splitlines(), {"socket:[11]", "socket:[12]", "/dev/null"})
+    assert rank_link.most_tries(rows) == tries
 
 
 def cut_after(monkeypatch: pytest.MonkeyPatch, tries: list[int]) -> int | None:
@@ -85,10 +87,11 @@ def test_a_chief_that_reads_nothing_is_not_cut_off() -> None:
             with pytest.raises(BlockingIOError):
                 while True:
                     sender.send(b"x" * 65536)
-            sockets = {str(Path(f"/proc/self/fd/{sender.fileno()}").readlink())}
+            own = {str(Path(f"/proc/self/fd/{sender.fileno()}").readlink())}
 
             def answered() -> bool:
-                return rank_link.most_tries(Path("/proc/self/net/tcp").read_text(), sockets) == 0
+                table = Path("/proc/self/net/tcp").read_text().splitlines()
+                return rank_link.most_tries(sockets.rows_among(table, own)) == 0
 
             pause = threading.Event()
             for _ in range(50):
