@@ -97,10 +97,9 @@ def tree(request: Tree) -> Placed:
     clear_parts(dest)
     if request.prune:
         drop_others(dest, {file.path for file in request.manifest})
-    lacking = [file for file in request.manifest if not is_in(dest, file)]
+    lacking = absent(request.manifest, dest)
     sent = fetch_missing(lacking, blobs)
-    for file in lacking:
-        put(file, blobs, dest)
+    put(lacking, blobs, dest)
     return Placed(sent, tuple(file.path for file in lacking))
 
 
@@ -121,11 +120,12 @@ def place_folder(request: PlaceFolder) -> Placed:
     clear_parts(parent)
     try:
         os.makedirs(partial, mode=0o700, exist_ok=True)
-        changed = tuple(file.path for file in manifest if place(file, blobs, partial))
+        lacking = absent(manifest, partial)
+        put(lacking, blobs, partial)
         rename_into_place(partial, dest, manifest)
     finally:
         clear(partial)
-    return Placed(sent, changed)
+    return Placed(sent, tuple(file.path for file in lacking))
 
 
 def rename_into_place(partial: str, dest: str, manifest: Sequence[BundleFile]) -> None:
@@ -204,44 +204,50 @@ def drop_others(dest: str, paths: set[str]) -> None:
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         for name in [*names, *links]:
             path = os.path.join(folder, name)
-            if os.path.relpath(path, dest) not in paths:
+            if path.removeprefix(os.path.join(dest, "")) not in paths:
                 os.remove(path)
         if folder != dest:
             with contextlib.suppress(OSError):  # it is not empty
                 os.rmdir(folder)
 
 
-def is_in(dest: str, file: BundleFile) -> bool:
-    """Whether a file is at its path, where nothing is in the way any more."""
-    clear_path(dest, file.path)
-    return is_placed(os.path.join(dest, file.path), file)
+def absent(manifest: Sequence[BundleFile], dest: str) -> list[BundleFile]:
+    """The files that are not at their paths, where nothing is in the way any more."""
+    clear_folders(dest, [file.path for file in manifest])
+    files = []
+    for file in manifest:
+        path = os.path.join(dest, file.path)
+        clear_path(path)
+        if not is_placed(path, file):
+            files.append(file)
+    return files
 
 
-def place(file: BundleFile, blobs: str, dest: str) -> bool:
-    """Write one file at its path, if it is not there; returns whether anything changed."""
-    if is_in(dest, file):
-        return False
-    put(file, blobs, dest)
-    return True
+def put(manifest: Sequence[BundleFile], blobs: str, dest: str) -> None:
+    """Write files at their paths, where nothing is in the way."""
+    for file in manifest:
+        path = os.path.join(dest, file.path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(os.path.join(blobs, file.sha256), "rb") as blob:
+            replace(path, blob.read(), mode_of(file))
 
 
-def put(file: BundleFile, blobs: str, dest: str) -> None:
-    """Write one file at its path, where nothing is in the way."""
-    path = os.path.join(dest, file.path)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(os.path.join(blobs, file.sha256), "rb") as blob:
-        replace(path, blob.read(), mode_of(file))
+def clear_folders(dest: str, paths: Sequence[str]) -> None:
+    """Remove what is in the way of the folders of these paths: they must be real folders, or free.
+    Each is looked at once: a program has many files in a few folders."""
+    folders = set[str]()
+    for path in paths:
+        while (path := os.path.dirname(path)) and path not in folders:
+            folders.add(path)
+    for folder in sorted(folders):  # those above come first
+        place = os.path.join(dest, folder)
+        if os.path.islink(place) or (os.path.lexists(place) and not os.path.isdir(place)):
+            os.remove(place)
 
 
-def clear_path(dest: str, relative: str) -> None:
-    """Remove what is in the way: the parents must be real folders, the path a file or free."""
-    *parent, _ = relative.split("/")
-    for depth in range(len(parent)):
-        folder = os.path.join(dest, *parent[: depth + 1])
-        if os.path.lexists(folder) and (os.path.islink(folder) or not os.path.isdir(folder)):
-            os.remove(folder)
-    path = os.path.join(dest, relative)
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+def clear_path(path: str) -> None:
+    """Remove what is in the way of a file: all but a regular file."""
+    with contextlib.suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode):
             remove_folder(path)

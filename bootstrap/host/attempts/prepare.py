@@ -149,8 +149,7 @@ def restore_work(folder: str) -> None:
     work = os.path.join(folder, "work")
     bundle = json_file.read(os.path.join(folder, BUNDLE), tuple[BundleFile, ...])
     files.drop_others(work, {file.path for file in bundle})
-    for file in bundle:
-        files.place(file, os.path.expanduser(BLOBS), work)
+    files.put(files.absent(bundle, work), os.path.expanduser(BLOBS), work)
 
 
 def main(run_id: str, host: str, how: str) -> None:
