@@ -51,6 +51,7 @@ TREES: dict[str, tuple[dict[str, str], dict[str, str]]] = {  # what is there, wh
     "a link to the same content": ({"a": "->../out/kept"}, {"a": "outside"}),
     "a link in a folder's place": ({"d": "->../out"}, {"d/kept": "new"}),
     "a link to a folder beside it": ({"a": "1", "d": "->../out"}, {"a": "1"}),
+    "a link above a folder": ({"d": "->../out"}, {"d/kept/b": "new"}),
     "a link deep in the way": ({"d/e": "->../../out"}, {"d/e/kept": "new"}),
     "a dangling link": ({"a": "->nowhere"}, {"a": "new"}),
     "a pipe in a file's place": ({"a": "fifo"}, {"a": "new"}),
