@@ -298,9 +298,9 @@ class Session:
         assert self._agent, "start_agent first"
         bounds = [request.bounds for request in requests]
         whole = Bounds(
-            max(one.silence for one in bounds),
-            sum(one.seconds for one in bounds),
-            sum(one.bytes for one in bounds),
+            max(bound.silence for bound in bounds),
+            sum(bound.seconds for bound in bounds),
+            sum(bound.bytes for bound in bounds),
         )
         names = "; ".join(f"{request.op}{_log_details(request)}" for request in requests)
         with self._logged(f"agent {names}"), self._channel.operation(whole):

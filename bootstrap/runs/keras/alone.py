@@ -51,7 +51,7 @@ def alone_as(script: str, read: Read, launcher: str) -> str:
     text = b"\n".join(sources.values()).decode(errors="replace")
     if joins.search(text):
         return ""
-    others = [one for one in ("horovod", "tensorflow") if re.search(WORDS[one], text)]
+    others = [name for name in ("horovod", "tensorflow") if re.search(WORDS[name], text)]
     if launcher in WORDS and others:
         return f"--launcher {others[0]}   # for which it is written"
     return f"one host; or --independent if that is meant. {JOIN[launcher]}"
@@ -59,8 +59,8 @@ def alone_as(script: str, read: Read, launcher: str) -> str:
 
 def _packages(modules: list[Module], sources: dict[str, bytes]) -> Iterator[str]:
     """The packages outside the program that it imports."""
-    own = {part.removesuffix(".py") for path in sources for part in path.split("/")}
+    own_modules = {part.removesuffix(".py") for path in sources for part in path.split("/")}
     for module in modules:
         for name, _ in imports_of(module):
-            if (top := name.partition(".")[0]) and top not in own:
+            if (top := name.partition(".")[0]) and top not in own_modules:
                 yield top

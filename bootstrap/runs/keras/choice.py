@@ -48,27 +48,27 @@ def choose(option: str | None, evidence: Sequence[Evidence], otherwise: KerasCho
         _refuse_other(int(option), evidence)
         return KerasChoice(int(option), "given by --keras")
     for level in range(CALLED + 1):
-        shown = [one for one in evidence if one.level == level]
-        if len({one.keras for one in shown}) == 1:
+        shown = [proof for proof in evidence if proof.level == level]
+        if len({proof.keras for proof in shown}) == 1:
             return KerasChoice(shown[0].keras, f"{shown[0].place} {shown[0].what}", auto=True)
     return otherwise
 
 
 def _without_neither(evidence: Sequence[Evidence]) -> list[Evidence]:
     """The evidence of one Keras; UsageError for what fails with either as soon as it starts."""
-    for one in evidence:
-        if one.keras == NEITHER and one.certain:
+    for proof in evidence:
+        if proof.keras == NEITHER and proof.certain:
             raise UsageError(
-                f"{one.place} {one.what}, which Horovod refuses for optimizers of Keras",
+                f"{proof.place} {proof.what}, which Horovod refuses for optimizers of Keras",
                 hint=f"use {HINT}",
             )
-    return [one for one in evidence if one.keras != NEITHER]
+    return [proof for proof in evidence if proof.keras != NEITHER]
 
 
 def _refuse_other(keras: int, evidence: Sequence[Evidence]) -> None:
     """UsageError if the script needs only the other Keras as soon as it starts."""
-    certain = [one for one in evidence if one.certain]
-    if certain and all(one.keras != keras for one in certain):
+    certain = [proof for proof in evidence if proof.certain]
+    if certain and all(proof.keras != keras for proof in certain):
         first = certain[0]
         raise UsageError(
             f"--keras {keras}: {first.place} {first.what}, which needs Keras {first.keras}",

@@ -180,10 +180,10 @@ def _is_condition(part: ast.AST) -> bool:
 def _bound_by(part: ast.AST, module: Module) -> Mapping[str, str]:
     """The variables that a statement binds to modules and their names: {"K": "keras.backend"}."""
     if isinstance(part, ast.Import):
-        tops = {one.name.partition(".")[0]: one.name.partition(".")[0] for one in part.names}
-        return tops | {one.asname: one.name for one in part.names if one.asname}
+        tops = {alias.name.partition(".")[0]: alias.name.partition(".")[0] for alias in part.names}
+        return tops | {alias.asname: alias.name for alias in part.names if alias.asname}
     if isinstance(part, ast.ImportFrom) and not part.level:
-        return {one.asname or one.name: f"{part.module}.{one.name}" for one in part.names}
+        return {alias.asname or alias.name: f"{part.module}.{alias.name}" for alias in part.names}
     if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
         path = _path_of(part.value, module)
         return {part.targets[0].id: path} if path and len(path) <= LONGEST else {}
@@ -207,12 +207,12 @@ def imports_of(module: Module) -> Iterator[tuple[str, bool]]:
     for use in module.uses:
         part, guarded = use.part, use.guarded or use.deferred
         if isinstance(part, ast.Import):
-            yield from ((one.name, guarded) for one in part.names)
+            yield from ((alias.name, guarded) for alias in part.names)
         elif isinstance(part, ast.ImportFrom):
             parents = package.split(".")[: len(package.split(".")) - part.level + 1]
             base = ".".join([*(parents if part.level else []), *filter(None, [part.module])])
             yield base, guarded
-            yield from ((f"{base}.{one.name}".lstrip("."), guarded) for one in part.names)
+            yield from ((f"{base}.{alias.name}".lstrip("."), guarded) for alias in part.names)
 
 
 def _files_of(name: str, folders: list[str]) -> Iterator[str]:
@@ -258,9 +258,9 @@ def _inner_attributes(part: ast.Attribute) -> Iterator[ast.Attribute]:
 def _names_in(part: ast.AST, module: Module) -> Iterator[tuple[int, str]]:
     """The names of one Keras in a part, which Keras has them, and what the part does."""
     if isinstance(part, ast.Import):
-        yield from _of_paths([one.name for one in part.names], "imports")
+        yield from _of_paths([alias.name for alias in part.names], "imports")
     elif isinstance(part, ast.ImportFrom) and not part.level:
-        yield from _of_paths([f"{part.module}.{one.name}" for one in part.names], "imports")
+        yield from _of_paths([f"{part.module}.{alias.name}" for alias in part.names], "imports")
     elif isinstance(part, ast.Attribute):
         yield from _of_paths([_path_of(part, module)], "uses")
     elif isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Subscript):
@@ -272,9 +272,9 @@ def _names_in(part: ast.AST, module: Module) -> Iterator[tuple[int, str]]:
 def _built_on_2(part: ast.AST) -> Iterator[str]:
     """The imports of packages, and of classes of transformers, that are built on Keras 2."""
     if isinstance(part, ast.Import):
-        names = [one.name for one in part.names]
+        names = [alias.name for alias in part.names]
     elif isinstance(part, ast.ImportFrom) and not part.level and part.module:
-        names = [f"{part.module}.{one.name}" for one in part.names]
+        names = [f"{part.module}.{alias.name}" for alias in part.names]
     else:
         return
     for name in names:
@@ -308,10 +308,10 @@ def _of_variable(name: ast.expr, value: ast.expr) -> Iterator[tuple[int, str]]:
 def _of_call(call: ast.Call) -> Iterator[tuple[int, str]]:
     """What a call shows by its method, its arguments, or the format that it writes."""
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
-    keywords = {one.arg: one.value for one in call.keywords if one.arg}
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     if name in METHODS:
         yield METHODS[name], f"calls {name}"
-    for keyword in [one for one in keywords if one in KEYWORDS]:
+    for keyword in [name for name in keywords if name in KEYWORDS]:
         if name in (KEYWORDS[keyword] or (name,)):
             yield 2, f"calls {name} with {keyword}"
     if getattr(keywords.get("save_format"), "value", None) == "tf":
@@ -341,7 +341,7 @@ def _saves_somewhere(module: Module) -> Iterator[Evidence]:
     for use in module.uses:
         if not isinstance(use.part, ast.Call) or getattr(use.part.func, "attr", "") != "save":
             continue
-        keywords = {one.arg: one.value for one in use.part.keywords if one.arg}
+        keywords = {keyword.arg: keyword.value for keyword in use.part.keywords if keyword.arg}
         argument = use.part.args[0] if use.part.args else keywords.get("filepath")
         is_model = _endings("save", use.part.func, keywords) == MODEL_FILES
         if argument and is_model and _ending_of(argument) is None and "save_format" not in keywords:

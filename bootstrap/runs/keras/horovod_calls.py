@@ -22,7 +22,7 @@ def of_call(call: ast.Call, path: str) -> Iterator[tuple[int, str]]:
     module, _, name = path.rpartition(".")
     if not module.startswith("horovod."):
         return
-    keywords = {one.arg: one.value for one in call.keywords if one.arg}
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     operation = getattr(keywords.get("op"), "attr", "")
     if name == "DistributedOptimizer" and module in OF_KERAS and operation in OPERATIONS:
         yield NEITHER, f"calls {name} of {module} with op={operation}"

@@ -351,20 +351,20 @@ def _failed(host: Host, master: Master) -> OpenSshFailed:
 
 def _other_key(host: Host, master: Master) -> OpenSshFailed | None:
     """What ssh says of a host key, with the file of the user's that decides."""
-    if found := _NOT_KNOWN.search(master.log):
-        return OpenSshFailed(f"unknown host key: {found[1]}", hint=Command("trust", hosts=host))
+    if match := _NOT_KNOWN.search(master.log):
+        return OpenSshFailed(f"unknown host key: {match[1]}", hint=Command("trust", hosts=host))
     files = [file for hop in master.hops for file in hop.pins.files if file.is_file()]
-    if found := _REVOKED.search(master.log):
+    if match := _REVOKED.search(master.log):
         revoking = next((file for file in files if read_pins(file).revoked), files[0])
         return OpenSshFailed(
-            f"REFUSED, its host key is revoked in {revoking}: {found[1]}",
-            hint=shlex.join(["ssh-keygen", "-l", "-F", found[1], "-f", str(revoking)]),
+            f"REFUSED, its host key is revoked in {revoking}: {match[1]}",
+            hint=shlex.join(["ssh-keygen", "-l", "-F", match[1], "-f", str(revoking)]),
         )
-    if found := _CHANGED.search(master.log):
-        file = next((file for file in files if read_pins(file).lookup(found[1])), files[0])
-        forget = shlex.join(["ssh-keygen", "-R", found[1], "-f", str(file)])
+    if match := _CHANGED.search(master.log):
+        file = next((file for file in files if read_pins(file).lookup(match[1])), files[0])
+        forget = shlex.join(["ssh-keygen", "-R", match[1], "-f", str(file)])
         return OpenSshFailed(
-            f"REFUSED, its host key changed: {found[1]}; it may be another machine",
+            f"REFUSED, its host key changed: {match[1]}; it may be another machine",
             hint=Hint("if you know why: ", forget),
         )
     return None

@@ -48,9 +48,9 @@ class Cost:
     grams: float | None = None
 
     def __add__(self, other: Cost) -> Cost:
-        idle = [one.idle_hours for one in (self, other) if one.idle_hours is not None]
-        bills = [one.billed for one in (self, other) if one.billed is not None]
-        grams = [one.grams for one in (self, other) if one.grams is not None]
+        idle = [cost.idle_hours for cost in (self, other) if cost.idle_hours is not None]
+        bills = [cost.billed for cost in (self, other) if cost.billed is not None]
+        grams = [cost.grams for cost in (self, other) if cost.grams is not None]
         return Cost(
             self.name,
             self.amount + other.amount,
@@ -237,8 +237,8 @@ def _history(one: Ledger, period: Period) -> History:
 def _billed(ledgers: Mapping[str, Ledger], period: Period) -> dict[str, Amount]:
     """What the clouds of these ledgers have billed, by the ids of stacks."""
     found: dict[str, Amount] = {}
-    first, last = (moment(at).date() for at in (period.since, period.until))
-    for cloud in sorted({one.cloud for one in ledgers.values()}):
+    first, last = (moment(day).date() for day in (period.since, period.until))
+    for cloud in sorted({book.cloud for book in ledgers.values()}):
         found |= _bill_of(cloud, first, last)
     return found
 

@@ -99,7 +99,7 @@ def price(options: PriceOptions) -> None:
             gpus=options.gpus,
             hours=options.hours,
             spot=options.spot,
-            offers=tuple(document(one, options, trained) for one in offers),
+            offers=tuple(document(offer, options, trained) for offer in offers),
         )
     )
     print_lines(*lines(offers, options, trained))
@@ -178,12 +178,12 @@ def offers_of(
     machines: Iterable[Machine], rates: dict[str, dict[str, Rates]], options: PriceOptions
 ) -> Iterator[Offer]:
     """The machines in each region where their price is known."""
-    for one in machines:
-        for region, each in rates[one.cloud].items():
-            gpus = (one.cloud_gpu, one.gpus)
-            rate = each.machine(one.name, region, gpus, one.vcpus, spot=options.spot)
+    for machine in machines:
+        for region, each in rates[machine.cloud].items():
+            gpus = (machine.cloud_gpu, machine.gpus)
+            rate = each.machine(machine.name, region, gpus, machine.vcpus, spot=options.spot)
             if isinstance(rate, Price):
-                yield Offer(one, options.gpus // one.gpus, region, rate)
+                yield Offer(machine, options.gpus // machine.gpus, region, rate)
 
 
 def epochs() -> Trained:
@@ -248,21 +248,21 @@ def lines(
     head += ["epoch"] if trained else []
     rows = [head]
     cheapest, dearer = offers[:MOST_ROWS], len(offers) - MOST_ROWS
-    for one in cheapest:
-        hour, gpus, hours = one.per_hour, Decimal(options.gpus), Decimal(str(options.hours))
+    for offer in cheapest:
+        hour, gpus, hours = offer.per_hour, Decimal(options.gpus), Decimal(str(options.hours))
         each = hour * (1 / gpus)
         row = [
-            f"{one.count} x {one.machine.shown}",
-            one.region,
+            f"{offer.count} x {offer.machine.shown}",
+            offer.region,
             *(amount.text(digits=3).replace(" USD", "") for amount in (hour, each)),
             (hour * hours).text().replace(" USD", ""),
         ]
         if trained:
-            run = trained.get((one.machine.gpu, options.gpus))
-            epoch = epoch_price(one, options, trained)
+            run = trained.get((offer.machine.gpu, options.gpus))
+            epoch = epoch_price(offer, options, trained)
             row.append(clean(f"{epoch.text(digits=4)} ({run[0].run_id})") if run and epoch else "")
         rows.append(row)
-    days = sorted({f"{one.rate.source} {one.rate.day}" for one in cheapest})
+    days = sorted({f"{offer.rate.source} {offer.rate.day}" for offer in cheapest})
     market = SPOT if options.spot else ON_DEMAND
     return [
         *table_lines(rows),

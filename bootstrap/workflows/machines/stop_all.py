@@ -48,14 +48,14 @@ def stop_all(target: TargetOptions, options: TeardownOptions, owner: str | None)
         raise UsageError("--all and --hosts or --stack contradict each other: give one of them")
     mine = owner_of(owner)
     stops = [Stop(stack) for stack in pulumi_stack.all_stacks()]
-    for one in stops:
-        _request(one, options, mine)
-    for one in stops:
-        _wait(one)
+    for stop in stops:
+        _request(stop, options, mine)
+    for stop in stops:
+        _wait(stop)
     if not stops:
         print_lines("no stack of the Pulumi backend has resources")
-    outcomes = {one.stack: one.outcome for one in stops}
-    if failed := [one.stack for one in stops if one.failed]:
+    outcomes = {stop.stack: stop.outcome for stop in stops}
+    if failed := [stop.stack for stop in stops if stop.failed]:
         raise HostsFailed(
             f"{count(len(failed), 'stack')} not stopped: {', '.join(failed)}",
             outcomes,
