@@ -113,8 +113,8 @@ MUTANTS = [
     Mutant(
         what="what ranks do while they are ended replaces why they were",
         file=f"{STALL}/watch.py",
-        old="        if self.ends_run:\n            return  # its",
-        new="        if False:\n            return  # its",
+        old="        if self.ends_run:\n            return  # the",
+        new="        if False:\n            return  # the",
         caught_by=(f"{TESTS}/stall/test_watch.py",),
     ),
     Mutant(

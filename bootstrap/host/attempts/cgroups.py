@@ -1,4 +1,4 @@
-"""Who a rank is for the kernel, noted at its start: its pid, its name, its memory cgroups."""
+"""How the kernel identifies a rank: its pid, name and memory cgroups, noted at its start."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from railhead.documents.lazy import dataclass
 
 from ..base import free_memory
 
-STARTED = "rank-{rank}.json"  # in the run's folder: what a rank was at its start
-FIRST_NAMESPACE = "pid:[4026531836]"  # of all pids, whose numbers the kernel's log has
+STARTED = "rank-{rank}.json"  # in the run's folder: a `Started`
+FIRST_NAMESPACE = "pid:[4026531836]"  # the initial pid namespace: the kernel's log has its pids
 
 
 @dataclass(frozen=True)
 class Started:
-    """A rank at its start. `is_inside`: in a namespace of pids, where the kernel's log has another
-    number; `kills`: the counts of its memory cgroups, by file."""
+    """A rank at its start. `is_inside`: in another pid namespace, so the kernel's log has another
+    pid; `kills`: the kill counts of its memory cgroups, by file."""
 
     pid: int = key()
     name: str = key()
@@ -28,7 +28,7 @@ class Started:
 
 
 def cgroup_files() -> Iterator[str]:
-    """The files in which this process's memory cgroup counts its kills: of version 2, of 1."""
+    """The files in which the memory cgroups of this process (v1 or v2) count kills."""
     with contextlib.suppress(OSError):
         for version, path in free_memory.own_groups():
             name = "memory.oom_control" if version else "memory.events"
@@ -47,7 +47,7 @@ def kills(file: str) -> int | None:
 
 
 def note_start(folder: str, rank: int) -> None:
-    """In a rank, at its start: keep who it is, and the counts of its cgroups."""
+    """Write the `Started` of this process, a rank that starts."""
     with contextlib.suppress(OSError):
         with open("/proc/self/comm") as comm:
             name = comm.read().rstrip("\n")

@@ -1,7 +1,7 @@
-"""A run that continues with the hosts that are left: its document, hostfile and command for them.
+"""A run that continues with the remaining hosts: its document, hostfile and mpirun command.
 
-A host that is absent keeps its place in the list of hosts, without slots: so its number, its alias
-and the paths of its data stay.
+An absent host stays in the list of hosts, with 0 slots, so its number, its alias and the paths of
+its data do not change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..upload.changes import Changes
 from . import points
 from .points import Checkpoints
 
-LOOK = 10.0  # seconds between two looks for an absent host
+LOOK = 10.0  # seconds between two checks for absent hosts
 
 
 def whole(folder: str) -> RunDocument:
@@ -38,7 +38,7 @@ def whole(folder: str) -> RunDocument:
 
 
 def without(run: RunDocument, absent: Collection[str]) -> RunDocument:
-    """The document of a whole run for the hosts that are left."""
+    """The document of a run of all hosts, without the absent ones."""
     hosts = tuple(replace(h, slots=0) if h.name in absent else h for h in run.hosts)
     ranks = [rank for rank in range(run.size) if hosts[run.host_of(rank)].slots]
     roles, addresses = _roles(run, ranks)
@@ -48,7 +48,7 @@ def without(run: RunDocument, absent: Collection[str]) -> RunDocument:
 def _roles(
     run: RunDocument, ranks: Collection[int]
 ) -> tuple[tuple[Role, ...] | None, Mapping[str, tuple[str, ...]] | None]:
-    """`roles` and `tf_cluster` for these ranks, numbered again."""
+    """`roles` and `tf_cluster` of these ranks, renumbered."""
     if run.roles is None or run.tf_cluster is None:
         return None, None
     numbers: Counter[str] = Counter()
@@ -64,12 +64,12 @@ def _roles(
 
 
 def absent_hosts(run: RunDocument) -> tuple[str, ...]:
-    """The hosts that take no part in the present attempt."""
+    """The hosts that have no ranks in this attempt."""
     return tuple(host.name for host in run.hosts if not host.slots)
 
 
 def place(folder: str, run: RunDocument) -> None:
-    """Write the hostfile and the command of mpirun for these hosts, on the chief.
+    """On the chief, write the hostfile and the mpirun command for the hosts of this attempt.
 
     Raises:
         OSError, ValueError: a file cannot be read or written.
@@ -85,8 +85,8 @@ def place(folder: str, run: RunDocument) -> None:
 
 
 class Returning:
-    """Looks from the chief for absent hosts while the others train; not for those that are `unfit`:
-    they answered before, and could not be prepared."""
+    """Checks from the chief, while the others train, whether absent hosts answer again. `unfit`
+    hosts are left out: they answered before, but could not be prepared."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Returning:
         self.back, self.since = "", 0.0  # the first host that answers again, and when
 
     def look(self) -> None:
-        """Look again, if it is time; never waits, and never ends the run of the others."""
+        """Check again if it is time. Never waits; an error does not end the run."""
         if not self.absent or self.back:
             return
         for name, process in [*self.looks.items()]:
@@ -117,7 +117,7 @@ class Returning:
                     self.looks[name] = self._start(name)
 
     def _start(self, name: str) -> subprocess.Popen[bytes]:
-        """Start a program that does nothing there, without the run's marks."""
+        """Start a no-op program on that host, without the run's marks."""
         number = [host.name for host in self.run.hosts].index(name) + 1
         argv = end_processes.command_on_host(
             self.run, self.folder, number, f"{programs.END_PROCESSES} none"
@@ -126,7 +126,7 @@ class Returning:
 
     def is_due(self, lacks_time: Callable[[Checkpoints], bool]) -> bool:
         """Whether a host is back, the others have written a checkpoint since, and there is time for
-        another attempt. If not, there is none later: hosts are not looked for any more."""
+        another attempt. If there is no time, hosts are not checked any more."""
         if not self.back:
             return False
         checkpoints = points.checkpoints(self.folder, self.changes)

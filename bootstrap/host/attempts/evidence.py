@@ -1,9 +1,9 @@
-"""Looks on a host for the reason of a failure: the kernel's records, full disks, whether the cgroup
-of a rank ran out of memory, and whether the cloud is taking the machine back.
+"""Collects evidence of a failure on a host: the kernel's log, full disks, whether the cgroup of a
+rank ran out of memory, and whether the cloud is taking the machine back.
 
-attempts.evidence RUN SECONDS RANK   -> one JSON line: the records of the last SECONDS
+attempts.evidence RUN SECONDS RANK   -> one JSON line: the evidence of the last SECONDS
 
-It reads only; a log that this user may not read counts as empty.
+It only reads; a log that this user may not read counts as empty.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ..run import end_processes, time_left
 from . import kernel_log, preempted
 
 SECONDS = 10.0  # for the answer of a host
-OF_LOST = 3.0  # for that of a lost machine of a cloud, which may be about to power off
-LONGEST_AGE = 600.0  # seconds of a record of the kernel, at the end of the attempt
+OF_LOST = 3.0  # the same for a lost cloud machine: it may be about to power off
+LONGEST_AGE = 600.0  # seconds: older lines of the kernel's log are not evidence
 LOGS = (
     ("dmesg",),
     ("sudo", "-n", "dmesg"),
@@ -37,12 +37,12 @@ LOGS = (
 )
 STAMP = re.compile(r"\[ *(\d+\.\d+)\]")  # seconds since the boot
 LINES = 20
-FULL = 1 << 20  # free bytes, below which a disk counts as full
+FULL = 1 << 20  # bytes: a disk with less free space counts as full
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a host shows: lines of its kernel, its full disks, and what its cloud says."""
+    """The evidence of a host: lines of its kernel's log, its full disks, notices of its cloud."""
 
     kernel: tuple[str, ...] = key(())
     space: tuple[str, ...] = key(())
@@ -74,7 +74,7 @@ def _of_host(run: RunDocument, folder: str, culprit: Culprit, seconds: float) ->
 
 
 def kernel_lines(log: str, since: float) -> list[str]:
-    """The lines of a kernel log that a row knows; `since`: seconds since the boot."""
+    """The lines of a kernel log that match a row of `causes`; `since`: seconds since the boot."""
     patterns = [row.pattern for row in ROWS if row.source == KERNEL]
     lines = []
     for line in log.splitlines():
@@ -95,7 +95,7 @@ def read_log() -> str:
 
 
 def full_disks(folder: str) -> Iterator[str]:
-    """A line for each place of a run without space for a file."""
+    """A line for each folder of a run in which no space or no inode is left."""
     for place in (folder, os.path.join(folder, "tmp"), "/dev/shm"):
         with contextlib.suppress(OSError):
             state = os.statvfs(place)

@@ -1,5 +1,5 @@
-"""Whether a line of the kernel's log is about a rank, and not about another process of the host: a
-kill for lack of memory, an error of its program on a GPU."""
+"""Selects the lines of the kernel's log that may be about a rank: without kills for lack of memory
+and GPU errors of other processes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ XID = re.compile(PROGRAM_XID + r", pid=(\d+)")
 
 
 def of_rank(folder: str, rank: str, lines: Sequence[str]) -> Iterator[str]:
-    """The lines of the kernel's log without those about other processes; a line for each cgroup of
-    the rank in which the kernel has killed more processes since its start than these."""
+    """The lines of the kernel's log without those about other processes. One more line for each
+    cgroup of the rank in which, since its start, the kernel has killed more processes than
+    those."""
     try:
         started = json_file.read(os.path.join(folder, STARTED.format(rank=rank)), Started)
-    except (OSError, ValueError):  # it did not start, or could not write
+    except (OSError, ValueError):  # the rank did not start, or could not write it
         yield from lines
         return
     yield from (line for line in lines if may_be_about(started, line))

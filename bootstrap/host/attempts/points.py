@@ -1,4 +1,4 @@
-"""The checkpoints of a run on its chief: the newest is where its next attempt continues."""
+"""The checkpoints of a run on its chief; its next attempt continues from the newest."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..upload.changes import Changes, is_log
 
 @dataclass(frozen=True)
 class Point:
-    """Where an attempt continues. `step`: after which one; None for the files of a script.
-    `completed`: when the checkpoint was complete, in seconds since 1970, `begun`: when it began to
-    be written. `files`: how many there are."""
+    """The checkpoint from which an attempt continues. `step`: its step; None for the files of a
+    script. `begun`, `completed`: when its writing began and ended, in seconds since 1970. `files`:
+    how many there are."""
 
     step: int | None = 0
     completed: float = 0.0
@@ -34,8 +34,8 @@ BEGINNING = Point()
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The complete files in the checkpoint folder of a run, as `complete_files` lists them. `logs`
-    are not a checkpoint; `begun`: when files began to be written."""
+    """The complete files in the checkpoint folder of a run, as `complete_files` lists them. `logs`:
+    files that are logs, not checkpoints; `begun`: when the writing of files began."""
 
     files: Mapping[str, Stamp]
     logs: Collection[str] = ()
@@ -56,15 +56,15 @@ class Checkpoints:
         return Point(None, completed, len(files), self.begun.get(last, completed))
 
     def interval(self, since: float) -> float | None:
-        """Seconds between the two newest checkpoints after `since`, in seconds since 1970; None
-        with fewer."""
+        """Seconds between the two newest checkpoints after `since` (seconds since 1970); None if
+        there are fewer."""
         manifests = [ns for path, (_, ns) in self.files.items() if path.endswith(f"/{MANIFEST}")]
         times = sorted(ns / 1e9 for ns in manifests if ns / 1e9 > since)
         return times[-1] - times[-2] if len(times) > 1 else None
 
 
 def checkpoints(run_folder: str, changes: Changes | None = None) -> Checkpoints:
-    """List the checkpoint folder of a run, which `changes` has watched."""
+    """List the checkpoint folder of a run. `changes`: what its watcher has seen."""
     files = checkpoint_files.complete_files(os.path.join(run_folder, FOLDER))
     if changes is None:
         return Checkpoints(files)

@@ -1,5 +1,4 @@
-"""Whether the cloud is taking this machine back: a spot machine that its metadata service calls
-preempted."""
+"""Whether the cloud is taking this spot machine back, according to its metadata service."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ TOKEN = ("/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
 
 
 def notices(tool: str = TOOL, service: tuple[str, int] = SERVICE) -> Iterator[str]:
-    """A line if the machine is being taken back. Only a machine of a cloud, which has `tool`,
-    reads its metadata."""
+    """A line if the machine is being taken back. Metadata is read only on a cloud machine: `tool`
+    exists there."""
     if not os.path.exists(tool):
         return
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):

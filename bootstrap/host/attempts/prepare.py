@@ -3,10 +3,10 @@
 attempts.prepare RUN HOST as-new|as-it-is   with the run document and the values of secrets as JSON
 on stdin
 
-The supervisor does this on the other hosts over ssh, and on the chief last: where another host
-fails, the chief's files are those of the attempt that failed. `as-new`, for the other Keras: a host
-is as it was before the start, and hosts follow each other, because they may share a home; a script
-that has written files is not started again. Otherwise the files of the program stay.
+The supervisor does this on the other hosts over ssh, and on the chief last: if another host fails,
+the chief still has the files of the failed attempt. `as-new`, for the other Keras, restores a host
+to its state before the start, one host after another, because they may share a home; a script that
+has written files is not started again. `as-it-is` keeps the files of the program.
 
 The supervisor imports this module at each start of a run, so what only a second attempt needs is
 loaded by the functions that use it.
@@ -31,7 +31,7 @@ from ..output.recorded import METRICS
 from ..run import end_processes, manifest
 
 BLOBS = "~/.railhead/blobs"
-# What a run has in results/ besides the files of its program.
+# Files in results/ that the program did not write.
 OURS = (*manifest.OURS, METRICS, "evaluation.json")
 # What libraries write before the first step: compiled modules, and TensorBoard's empty files.
 OF_LIBRARIES = ("__pycache__/", "events.out.tfevents.")
@@ -54,7 +54,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Start:
-    """How a run starts again: with this document, and `as_new`: without what it has written."""
+    """How a run starts again: with this document; `as_new`: without the files that it has
+    written."""
 
     run: RunDocument
     folder: str
@@ -63,7 +64,7 @@ class Start:
 
 
 def written(folder: str, outputs: Outputs) -> str:
-    """Why the first attempt is not undone on the chief: a file that its script wrote; or ""."""
+    """Why the first attempt cannot be undone on the chief: a file that its script wrote; or ""."""
     results = sorted(set(os.listdir(os.path.join(folder, "results"))).difference(OURS))
     files = [path for path, _ in outputs.files if not any(name in path for name in OF_LIBRARIES)]
     paths = [*(f"work/{path}" for path in files), *(f"results/{name}" for name in results)]
@@ -71,8 +72,8 @@ def written(folder: str, outputs: Outputs) -> str:
 
 
 def prepare_hosts(start: Start, cancelled: Callable[[], bool]) -> list[Fault]:
-    """Prepare every host, the chief last and only if the others are ready; returns those that are
-    not, also the chief where the run was cancelled meanwhile."""
+    """Prepare every host, the chief last and only if the others are ready. Returns the faults; a
+    run that was cancelled meanwhile is a fault of the chief."""
     others = [index for index in start.run.present if index][::-1]
     if start.as_new:
         outcomes: list[Fault | None] = []
@@ -101,7 +102,7 @@ def _on_host(start: Start, index: int) -> Fault | None:
     how = "as-new" if start.as_new else "as-it-is"
     program = f"{programs.PREPARE} {start.run.run_id} {index} {how}"
     request = {"run": encode(start.run), "secrets": dict(start.secrets)}
-    # Secrets not over the connection of the login check, whose key exchange is the quick one.
+    # Secrets do not use the connection of the login check: it has the quick key exchange.
     shared = () if start.secrets else programs.SHARED
     argv = end_processes.command_on_host(start.run, start.folder, index + 1, program, shared)
     try:
@@ -115,8 +116,8 @@ def _on_host(start: Start, index: int) -> Fault | None:
 
 
 def prepare(start: Start, host: int) -> None:
-    """Make the temporary folders of the run on this host again, with its secrets; restore work/ and
-    results/ where it starts as new; write run.json last. Logs and records stay.
+    """Create the temporary folders of the run on this host again, with its secrets; if it starts as
+    new, restore work/ and results/; write run.json last. Logs and records stay.
 
     Raises:
         OSError, ValueError: a file cannot be read or written, or is damaged.
@@ -132,7 +133,7 @@ def prepare(start: Start, host: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(folder, manifest.BEFORE))  # work/ is as new
     temporary.make_temporary(MakeTemporary(folder))
-    for name in end_processes.TEMPORARY:  # an agent removes those of old runs without a process
+    for name in end_processes.TEMPORARY:  # an agent removes old ones of runs without a process
         os.utime(os.path.join(folder, name), follow_symlinks=False)
     for name in run.secret_files(host) if secrets else ():
         data = json.dumps(dict(secrets)).encode()
@@ -141,7 +142,7 @@ def prepare(start: Start, host: int) -> None:
 
 
 def restore_work(folder: str) -> None:
-    """Remove what the first attempt added to work/, and place again what it changed."""
+    """Remove the files that the first attempt added to work/, and restore those that it changed."""
     from railhead.documents.agent.files import BundleFile
 
     from ..agent import files
@@ -153,7 +154,8 @@ def restore_work(folder: str) -> None:
 
 
 def main(run_id: str, host: str, how: str) -> None:
-    """End what is left of the run on this host, which the chief may have lost, and prepare it."""
+    """End the remaining processes of the run on this host, which the chief may have lost; prepare
+    it."""
     request = json.load(sys.stdin)
     run = decode(RunDocument, request["run"], what="run.json")
     end_processes.end_run(run_id, kept=end_processes.SPARE)

@@ -27,13 +27,13 @@ from . import elastic, points, prepare
 from .elastic import absent_hosts
 from .points import BEGINNING, Checkpoints, Point
 
-BACK = 600.0  # seconds that a lost host has to come back
-AGAIN = 5.0  # seconds between two looks for it
-# Seconds between a line and the checkpoint of its step: the helper of the rank reads the line later
-# than it is printed, and a file has the time of the kernel's last tick.
+BACK = 600.0  # seconds in which a lost host must come back
+AGAIN = 5.0  # seconds between two tries to prepare it
+# Tolerance in seconds between the times of a record and of the checkpoint of its step: the rank's
+# helper reads a line after it was printed, and a file has the time of the kernel's last tick.
 TOGETHER = 0.05
 NO_CHECKPOINT = "it has no checkpoint; --retries N starts a run again from its beginning"
-FRESH = 30.0  # seconds; an agent removes what is twice as old
+FRESH = 30.0  # seconds; an agent removes temporary folders that are twice as old
 COPYING = 6 * 3600.0  # seconds for the checkpoint files of a script to reach the other hosts
 # Incomplete files and folders, whose names begin with a dot, stay on the chief.
 COPY = f"""tar -C checkpoints --exclude './.*' --exclude '*/.*' -cf - . |
@@ -52,10 +52,10 @@ class Times:
 
 @dataclass(frozen=True)
 class Ended:
-    """A failed attempt. `retry`: by the table of causes; `stepped`: its output shows a step,
-    `step`: the last one. `tick` is called while hosts are waited for; `cancelled` tells whether
-    the run was cancelled meanwhile. `grows`: it was terminated to take a host back. `changes`: of
-    the checkpoint folder."""
+    """A failed attempt. `retry`: from the table of causes; `stepped`: its output shows a step;
+    `step`: the last one. `tick` is called during waits for hosts; `cancelled`: whether the run has
+    been cancelled meanwhile. `grows`: the attempt was terminated to take a host back. `changes`:
+    the watcher of the checkpoint folder."""
 
     run: RunDocument
     folder: str
@@ -74,10 +74,9 @@ class Ended:
 
 @dataclass(frozen=True)
 class Decision:
-    """The attempt that failed, if the run starts again; otherwise `why` not, "" where that is
-    plain. `trouble`: what prevented a start with the other Keras. `since`: of the records of a
-    script, those that are later are repeated; None for the built-in training, which reports where
-    it continues."""
+    """The failed attempt, if the run starts again; otherwise `why` it does not, "" where that is
+    obvious. `trouble`: what prevented a start with the other Keras. `since`: a script repeats its
+    records after this time; None for the built-in training, which reports where it continues."""
 
     attempt: Attempt | None = None
     why: str = ""
@@ -86,15 +85,15 @@ class Decision:
 
 
 class Restarts:
-    """What the attempts of a run have in common."""
+    """Decides after each failed attempt of a run; remembers the earlier ones."""
 
     def __init__(self, attempts: tuple[Attempt, ...] = ()) -> None:
         self.attempts = attempts
         self.began = BEGINNING  # where the last attempt continued
         self.tried = sum(attempt.kind == "retry" for attempt in attempts)  # since a new checkpoint
-        self.error: tuple[str, Point] | None = None  # of the last one, and the checkpoint after it
-        self.start_seconds = 0.0  # until the first step, the longest so far
-        self.unfit: set[str] = set()  # hosts for which an attempt was ended in vain
+        self.error: tuple[str, Point] | None = None  # of the last attempt, and its last checkpoint
+        self.start_seconds = 0.0  # until the first step: the longest so far
+        self.unfit: set[str] = set()  # hosts that stayed absent after an attempt was ended for them
 
     def decide(self, ended: Ended) -> Decision:
         """Prepare the hosts for another attempt, or say why there is none."""
@@ -190,8 +189,8 @@ def _key(cause: Cause | None) -> str:
 
 
 def _interval(run: RunDocument, checkpoints: Checkpoints, seconds: float) -> float:
-    """Seconds between two checkpoints: as measured in this attempt of so many seconds, otherwise as
-    set. Those that it began with may be of another day."""
+    """Seconds between two checkpoints: as measured in this attempt, which took `seconds`, otherwise
+    as configured. Checkpoints from before the attempt do not count."""
     measured = checkpoints.interval(time.time() - seconds)
     if measured is None and isinstance(run.program, BuiltIn):
         minutes = run.program.settings.get("checkpoint_minutes")
@@ -200,13 +199,13 @@ def _interval(run: RunDocument, checkpoints: Checkpoints, seconds: float) -> flo
 
 
 def _hosts_with_checkpoints(ended: Ended, point: Point) -> tuple[RunDocument, str]:
-    """Prepare the hosts; those of a script also get the chief's checkpoint files, as in a resume.
-    The document for the hosts of the next attempt, and why it failed, or "".
+    """Prepare the hosts; for a script, also copy the chief's checkpoint files to them, as in a
+    resume. Returns the document of the next attempt, and why this failed, or "".
 
-    A copy may take hours, and the run has no process meanwhile: each agent that starts on a host
-    removes its temporary folders when they are not FRESH any more. So the hosts are prepared again
-    after it, until all those that are ready have a copy. An elastic run continues without those
-    that get none.
+    A copy may take hours, and the run has no process meanwhile: an agent that starts on a host then
+    removes the run's temporary folders once they are no longer FRESH. So the hosts are prepared
+    again after each copy, until every host that is ready has one. An elastic run continues without
+    the hosts that get none.
     """
     copies, absent = set[RunHost](), set[str]()
     while True:
@@ -236,11 +235,11 @@ def _may_continue(run: RunDocument, ended: Ended, absent: Collection[str]) -> bo
 
 
 def _hosts_ready(ended: Ended, without: Collection[str] = ()) -> tuple[RunDocument, str]:
-    """Prepare the hosts; the document for those of the next attempt, and why it failed, or "".
+    """Prepare the hosts; returns the document of the next attempt, and why this failed, or "".
 
-    All other hosts of the run are tried. An elastic run continues without those that cannot be
-    prepared; otherwise those that do not answer have BACK seconds, or as long as they are created
-    again.
+    All hosts but those of `without` are tried. An elastic run continues without hosts that cannot
+    be prepared; otherwise hosts that do not answer get BACK seconds, and more while a command
+    replaces hosts.
     """
     absent = {*without}
     until = time.monotonic() + BACK
@@ -268,8 +267,8 @@ def _hosts_ready(ended: Ended, without: Collection[str] = ()) -> tuple[RunDocume
 def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
     """Write what mpirun needs for the hosts of an elastic run; why it failed, or "".
 
-    The document of all hosts is read again where there is one: a command that creates an absent
-    host again may have written its address while the others were prepared.
+    If there is a document of all hosts, it is read again: a command that replaces an absent host
+    may have written its new address while the others were prepared.
     """
     if not run.elastic:
         return ""
@@ -286,8 +285,8 @@ def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
 
 
 def _copied(run: RunDocument, ended: Ended, index: int) -> str:
-    """Copy the chief's checkpoint files to another host; a cancel, also by --max-hours, ends this.
-    Why it failed, or ""."""
+    """Copy the chief's checkpoint files to another host; a cancel or --max-hours ends this. Returns
+    why it failed, or ""."""
     argv = ["sh", "-c", f"cd {shlex.quote(ended.folder)} && {COPY}", "copy"]
     argv += [f"railhead-{index + 1}", run.run_id]
     null, until = subprocess.DEVNULL, time.monotonic() + COPYING

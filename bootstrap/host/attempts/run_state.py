@@ -1,5 +1,5 @@
-"""What the supervisor keeps over the attempts of a run; state.json during the run, result.json at
-its end.
+"""The supervisor's state across the attempts of a run; writes state.json during the run,
+result.json at its end.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def now() -> str:
 
 
 class State:
-    """Writes state.json during the run, and result.json at its end. On a host that takes the run
-    over, it continues with the time and the attempts of the run so far."""
+    """Writes state.json during the run, and result.json at its end. On a host that has taken the
+    run over, it continues the run's time and attempts."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -45,8 +45,8 @@ class State:
         term = held.term_of(folder)
         self.earlier = term.seconds if term else 0.0  # the duration of the run before this process
         self.restarts = Restarts(term.attempts if term else ())
-        self.numbers: dict[str, int] = {}  # of the values of each --metric so far
-        self.energy: dict[tuple[str, float], HostEnergy] = {}  # by host and begin of a measurement
+        self.numbers: dict[str, int] = {}  # how many values each --metric has so far
+        self.energy: dict[tuple[str, float], HostEnergy] = {}  # by host and start of a measurement
         self.changes = Changes(self.path(checkpoint_files.FOLDER))
         self.uploads: subprocess.Popen[bytes] | OSError | None = None
         self.uploads_started = -AGAIN
@@ -67,7 +67,7 @@ class State:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count a failed write in this block; the run continues."""
+        """Count a write in this block that fails; the run continues."""
         try:
             yield
         except OSError as error:
@@ -86,7 +86,7 @@ class State:
 
     def start_lease(self, run: RunDocument) -> None:
         """Start to hold the lease of a run that another host may take over. A host that has taken
-        it over has the last one.
+        the run over holds it already.
 
         Raises:
             OSError: it cannot be started.
@@ -99,11 +99,11 @@ class State:
             self.lease = holder.start(run, self.folder, first)
 
     def start_uploads(self, run: RunDocument) -> None:
-        """Start the uploads of a run, which continue over its attempts; again where something has
-        ended them, such as a lack of memory."""
+        """Start the uploads of a run, which continue across its attempts; restart them if they have
+        ended, for example for lack of memory."""
         is_running = isinstance(self.uploads, subprocess.Popen) and self.uploads.poll() is None
         if run.bucket and not is_running and time.monotonic() - self.uploads_started >= AGAIN:
-            from ..upload import live_upload  # loaded only where there is a bucket
+            from ..upload import live_upload  # loaded only for a run with a bucket
 
             self.uploads_started = time.monotonic()
             self.uploads = live_upload.start(run, self.folder)
@@ -123,7 +123,7 @@ class State:
         result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
         result = replace(result, attempts=self.document.attempts, carbon=self.carbon())
         result = replace(result, cost=self.cost(seconds))
-        self.save_result(result)  # first: a cancel waits for it, but not for the hashes
+        self.save_result(result)  # first: `fab cancel` waits for it, but not for the hashes
         listed, why = closing.whole_manifest(self.folder)
         if why:
             self.unfinished.append(why)
@@ -173,7 +173,7 @@ class State:
 
 
 def with_result(folder: str, earlier: Manifest) -> Manifest:
-    """A manifest with a current entry for result.json."""
+    """The manifest with the current entry of result.json."""
     result = manifest.entry_of(folder, "results/result.json")
     others = (entry for entry in earlier.files if entry.path != result.path)
     return replace(earlier, files=(*others, result))

@@ -1,1 +1,2 @@
-"""Becomes a rank on a host: `rank` runs the program, the others prepare its data and variables."""
+"""The process of a rank: `rank` runs the program; the other modules prepare its data and
+variables."""

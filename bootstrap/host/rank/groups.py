@@ -1,5 +1,5 @@
-"""Whether the ranks of a script have joined each other. Ranks that never do train alone, each over
-all of the data; this ends the run at the first step that shows it, else at the script's end.
+"""Whether the ranks of a script have joined each other. Ranks that never join train alone, each
+over all of the data: this ends the run at the first step, or at the latest at the script's end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JOINING = {
     "jax._src.distributed": ("State.initialize",),
     "torch.distributed.distributed_c10d": ("init_process_group",),
 }
-# By module: the functions that a training step calls; in a graph, when the first one is traced.
+# By module: the functions that a training step calls (in a graph: when the first step is traced).
 STEPS = {
     "keras.src.optimizers.base_optimizer": ("BaseOptimizer.apply",),
     "tf_keras.src.optimizers.optimizer": ("_BaseOptimizer.apply_gradients",),
@@ -35,11 +35,11 @@ STEPS = {
     "torch.optim.optimizer": ("Optimizer.zero_grad",),
     "optax._src.update": ("apply_updates",),
 }
-WORKED = 1.0  # CPU seconds of children, after which one of them may be the training
+WORKED = 1.0  # CPU seconds of children: from here on a child may have trained
 
 
 class Group:
-    """What is known of the group of this rank."""
+    """Whether this rank has joined others."""
 
     def __init__(self, run: RunDocument) -> None:
         self.begin(run)
@@ -51,8 +51,8 @@ class Group:
         self.before = children_seconds()
 
     def watch(self, *, steps: bool) -> None:
-        """See this process join others, from the import of their libraries on. `steps`: end the
-        script at its first step without that."""
+        """Note when this process joins others, by wrapping functions of libraries after their
+        import. `steps`: end the script at its first step if it has not joined."""
         if self.joined:
             return
         calls = {module: (names, self.join) for module, names in JOINING.items()}
@@ -61,7 +61,7 @@ class Group:
         after_import({module: calling(*how) for module, how in calls.items()})
 
     def join(self) -> None:
-        """This process joins others."""
+        """Note that this process joins others."""
         self.joined = True
 
     def require(self) -> None:
@@ -77,12 +77,12 @@ class Group:
         return ALONE.format(size=self.run.size, join=JOIN[self.run.launcher])
 
     def alone_at_end(self) -> str:
-        """The same at the end of the script; "" also where a child of it may have trained."""
+        """As `alone`, at the end of the script; also "" if a child process may have trained."""
         return self.alone() if children_seconds() - self.before < WORKED else ""
 
 
 def calling(names: tuple[str, ...], before: Callable[[], None]) -> Callable[[Any], None]:
-    """A change of a module: its functions call `before` first."""
+    """A patch of a module: these functions then call `before` first."""
 
     def change(module: types.ModuleType) -> None:
         for path in names:
@@ -97,7 +97,7 @@ def calling(names: tuple[str, ...], before: Callable[[], None]) -> Callable[[Any
 
 
 def called_first(function: Callable[..., Any], before: Callable[[], None]) -> Callable[..., Any]:
-    """The function, which calls `before` first."""
+    """The function, wrapped so that it calls `before` first."""
 
     @functools.wraps(function)
     def call(*args: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Keras 2 in a rank: `keras` and `tf.keras` are tf_keras, as a script of Keras 2 knows them."""
+"""Keras 2 in a rank: `keras` and `tf.keras` are tf_keras, as a script for Keras 2 expects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from railhead.keras_patches import patch
 
-# The modules that TensorFlow gives as tf.keras; up to 2.15 they had the version.
+# The modules that TensorFlow provides as tf.keras; up to 2.15 they had `__version__`.
 OF_TENSORFLOW = ("tf_keras.api._v2.keras", "tf_keras.api._v1.keras")
 
 
@@ -44,6 +44,7 @@ class Keras2(patch.Loader):
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Restore the module's own spec, which the import system has replaced; nothing to run."""
+        """Restore the module's own spec, which the import system has replaced; the module has run
+        already."""
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state

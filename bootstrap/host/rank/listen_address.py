@@ -1,8 +1,8 @@
 """Makes TensorFlow's servers in this process listen on the address of its rank only.
 
-In 2.18 and 2.21 they bind all addresses of the host, whatever the cluster says. TensorFlow's
-libraries call `bind` by a table of the dynamic linker: its entry gets a function of ours. What
-cannot be changed stays as it is.
+TensorFlow 2.18 and 2.21 bind all addresses of the host, whatever the cluster says. Its libraries
+call `bind` through a table of the dynamic linker: we replace the entry by our own function. If that
+fails, they bind all addresses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HASHES = 0x6FFFFEF5  # DT_GNU_HASH
 SYMBOL = CALL = 24  # bytes of an entry
 JUMP_SLOT = 7  # R_X86_64_JUMP_SLOT
 WILDCARDS = (bytes(16), bytes(10) + b"\xff\xff" + bytes(4))
-KEPT: list[Any] = []  # what the libraries call
+KEPT: list[Any] = []  # functions that the libraries call: never freed
 
 
 class Loaded(ctypes.Structure):
@@ -38,13 +38,13 @@ class Loaded(ctypes.Structure):
 
 
 def install(run: RunDocument, rank: int) -> None:
-    """Change TensorFlow after its import, if the address of this rank is one of this host: behind a
+    """Patch TensorFlow after its import, if the address of this rank is one of this host; behind a
     NAT it is not."""
     if run.tf_cluster is None or run.roles is None:
         return
     role = run.roles[rank]
     name, _, port = run.tf_cluster[role.type][role.index].rpartition(":")
-    with contextlib.suppress(OSError, ValueError):  # not of this host; no address
+    with contextlib.suppress(OSError, ValueError):  # of another host; not an address
         address = ip_address(name.strip("[]"))
         with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6) as tried:
             tried.bind((str(address), 0))
@@ -55,7 +55,7 @@ def install(run: RunDocument, rank: int) -> None:
 
 
 def listen_on(address: bytes, port: int) -> None:
-    """Let the loaded libraries bind this port on this address only."""
+    """Make the loaded libraries bind this port on this address only."""
     libc = ctypes.CDLL(None, use_errno=True)
     real = BIND(("bind", libc))
 
@@ -75,7 +75,7 @@ def listen_on(address: bytes, port: int) -> None:
 
 
 def changed(place: bytes, address: bytes, port: int) -> bytes:
-    """A sockaddr, with the address in place of all addresses if it has this port. Pure."""
+    """A sockaddr; if it has all addresses and this port, `address` replaces them. Pure."""
     if len(place) < 8 or struct.unpack_from("!H", place, 2)[0] != port:
         return place
     (family,) = struct.unpack_from("H", place)
@@ -95,7 +95,7 @@ def loaded() -> set[str]:
 
 
 def entries(path: str, name: bytes) -> Iterator[int]:
-    """The addresses of the table's entries of a loaded library for a function.
+    """The addresses of the entries for a function in the linker's table of a loaded library.
 
     Raises:
         OSError, KeyError, struct.error: it has no such table.
@@ -110,7 +110,7 @@ def entries(path: str, name: bytes) -> Iterator[int]:
 
 
 def number_of(name: bytes, tags: Mapping[int, int]) -> int:
-    """The number of a symbol that a library gets from another: those are not in its hash table.
+    """The number of a symbol that a library imports; its hash table does not have these.
 
     Raises:
         KeyError: there is none.

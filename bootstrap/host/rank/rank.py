@@ -1,4 +1,5 @@
-"""One rank: mpirun starts this program on every slot; it runs the program in the same process.
+"""One rank: mpirun starts this module on every slot; it runs the user's program in the same
+process.
 
 The program's folder is first on sys.path, without our modules. Arguments, working directory and
 `__main__` are the same as with `python train.py ...`.
@@ -43,11 +44,11 @@ if TYPE_CHECKING:
 
 BEAT = 5.0  # seconds between two heartbeats
 LINGER = 2.0  # seconds to forward the last output after the rank has ended
-GRACE = 5.0  # seconds between TERM and KILL, for a rank that its launcher left
+GRACE = 5.0  # seconds between TERM and KILL, for a rank whose launcher has gone
 STEPS = 1.0  # seconds between two STEPPED
 MEASURED = 60.0  # seconds between two records of the energy so far
-KEPT: list[KeptOutput] = []  # in a helper: where all that it sends is kept, too
-GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, also where it could not report that
+KEPT: list[KeptOutput] = []  # in a helper: also keeps everything that it sends
+GONE = b'@railhead {"kind": "gone"}\n'  # the process has ended, even if it could not report that
 
 
 def main(folder: str) -> int:
@@ -59,10 +60,10 @@ def main(folder: str) -> int:
 
 
 def be_rank(run: RunDocument, folder: str, orted: int, imports: Imports) -> int:
-    """Be a rank; its exit code. `imports`: how those of its program are changed."""
+    """Be a rank; returns its exit code. `imports`: how the program's imports are changed."""
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     cgroups.note_start(folder, rank)
-    chief = run.role_of(rank) == "chief"  # it coordinates others, which end when it has ended
+    chief = run.role_of(rank) == "chief"  # the others end when it has ended
     host = run.host_of(rank)
     check = link_check(run, folder, orted) if host else None
     imports.begin(run)
@@ -95,21 +96,22 @@ def be_rank(run: RunDocument, folder: str, orted: int, imports: Imports) -> int:
 
 
 def good_end(chief: bool) -> None:
-    """Report the end of a rank that has not failed, where others wait for it."""
+    """Report that a rank ended without an error, if others wait for it."""
     if chief or "horovod" in sys.modules:
         report_end(0)
 
 
 class Imports:
-    """How the imports of a program are changed, and what is known of them. The spare of a host has
-    made them before it is known which rank they are for: `begin` says for which."""
+    """Changes the imports of a program, and notes what they show. The spare of a host imports
+    before its rank is known: `begin` sets the rank."""
 
     def __init__(self, run: RunDocument) -> None:
         self.run, self.steps, self.group = run, counter.Counter(), groups.Group(run)
         self.are_watched = self.is_rank = False
-        self.lines: list[str] = []  # lines for rank 0, from before its program
+        self.lines: list[str] = []  # lines that rank 0 prints before its program starts
         self.at_end: list[Callable[[], None]] = []
-        # Before any import of the program, so it runs after all that those register.
+        # Registered before any import of the program, so it runs after the handlers of these
+        # imports.
         atexit.register(lambda: [call() for call in self.at_end])
 
     def begin(self, run: RunDocument) -> None:
@@ -119,7 +121,7 @@ class Imports:
         self.group.begin(run)
 
     def watch(self, place: str = "", changed: Callable[[], None] = lambda: None) -> None:
-        """Change the imports from now on; `place`, `changed`: as in quick_import."""
+        """From now on, change the imports; `place`, `changed`: as in quick_import."""
         run, self.are_watched = self.run, True
         quick_import.install(self.note, place, changed)
         if not isinstance(run.program, Script):
@@ -134,17 +136,17 @@ class Imports:
         counter.count_allreduces(self.steps.tick)
 
     def note(self, name: str) -> None:
-        """A large package is imported."""
+        """Note that a large package is imported."""
         self.steps.note(quick_import.LARGE.index(name))
 
     def say(self, line: str) -> None:
-        """Print a line about the run, when it is known which rank this is."""
+        """Print a line about the run, as soon as the rank of this process is known."""
         self.lines.append(line)
         if self.is_rank:
             self.print_lines()
 
     def print_lines(self) -> None:
-        """Print the lines so far, once, not on every rank."""
+        """Print the lines so far, on rank 0 only."""
         while self.lines:
             line = self.lines.pop(0)
             if os.environ["RAILHEAD_RANK"] == "0":
@@ -208,15 +210,15 @@ def redirect_output(
 ) -> None:
     """Send the output of this process and its children through a helper that marks line ends.
 
-    The helper also sends heartbeats, which do not depend on what this process does. It adds
-    `last_line` when this process has ended, whatever ended it, calls `check` with each heartbeat,
-    and reports that `steps` has counted. `measures`: it reports the energy of this host, too;
-    `spare`: it starts that; `kept`: it also puts the output there.
+    The helper also sends heartbeats, which do not depend on what this process does. When this
+    process has ended, for any reason, it adds `last_line`. It calls `check` with each heartbeat,
+    and reports that `steps` has counted. `measures`: it also reports the energy of this host;
+    `spare`: it starts this spare; `kept`: it also writes the output there.
 
-    mpirun receives frames (see mpirun_output). The helper is in no process group that mpirun kills:
-    it still forwards the last output of a killed rank. It is not a child of this process either: a
-    script may wait for all its children. If nobody reads its output any more, the launcher has left
-    this rank (Open MPI 5 does so), and the helper ends it.
+    mpirun receives frames (see mpirun_output). The helper is not in a process group that mpirun
+    kills, so it still forwards the last output of a killed rank. It is not a child of this process,
+    because a script may wait for all its children. If nobody reads its output any more, the
+    launcher has left this rank (Open MPI 5 does this), and the helper ends the rank.
     """
     rank = os.getpid()
     source, sink = os.pipe()
@@ -232,7 +234,7 @@ def redirect_output(
         if os.fork() == 0:
             os.close(sink)
             KEPT[:] = [kept] if kept else []
-            signal.signal(signal.SIGTERM, lambda *_: None)  # it ends with its rank
+            signal.signal(signal.SIGTERM, lambda *_: None)  # it ends when its rank has ended
             heartbeat = Heartbeat(check, steps, started_sampler() if measures else None, spare)
             try:
                 forward_output(source, rank, heartbeat)
@@ -247,7 +249,7 @@ def redirect_output(
 
 
 def started_sampler() -> Sampler | None:
-    """The process that measures the energy of this host; None where it cannot be started."""
+    """The process that measures the energy of this host; None if it cannot be started."""
     from ..energy.sampler import Sampler  # loaded only on one rank of each host
 
     try:
@@ -257,9 +259,9 @@ def started_sampler() -> Sampler | None:
 
 
 class Heartbeat:
-    """Sends ALIVE, at most every BEAT seconds; `check` is called as often. Sends STEPPED, at most
+    """Sends ALIVE, at most every BEAT seconds, and calls `check` each time. Sends STEPPED, at most
     every STEPS seconds, if `steps` has counted. Between two lines it sends the energy so far, at
-    most every MEASURED seconds, and what `spare` says."""
+    most every MEASURED seconds, and the line of `spare`."""
 
     def __init__(
         self,
@@ -290,7 +292,8 @@ class Heartbeat:
 
 
 def link_check(run: RunDocument, folder: str, orted: int) -> Callable[[], None]:
-    """A check, for every BEAT seconds, that ends the run on this host if the chief is cut off."""
+    """A check, called every BEAT seconds, that ends the run on this host if the chief is cut
+    off."""
     link = rank_link.Link(orted)
 
     def check() -> None:
@@ -307,7 +310,7 @@ def keep(data: bytes) -> None:
 
 
 def send(data: bytes) -> None:
-    """Write all of the data to mpirun; OSError if nobody reads it any more."""
+    """Write all data to mpirun; OSError if nobody reads it any more."""
     keep(data)
     rest = memoryview(framed(data))
     while rest:
@@ -315,7 +318,7 @@ def send(data: bytes) -> None:
 
 
 def keep_output(source: int) -> None:
-    """Keep what a rank has printed that nobody else reads any more, at most 1 MB of it."""
+    """Keep output of a rank that nobody reads any more, at most 1 MB of it."""
     for _ in range(16):
         ready, _, _ = select.select([source], [], [], 0)
         data = os.read(source, 1 << 16) if ready else b""
@@ -324,7 +327,7 @@ def keep_output(source: int) -> None:
 
 
 def end_left(pid: int, look: Callable[[], None]) -> None:
-    """End a rank whose launcher is gone, with its children; `look` is called meanwhile."""
+    """End a rank whose launcher has gone, with its process group; `look` is called meanwhile."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(OSError):
             leads_group = os.getpgid(pid) == pid
@@ -339,7 +342,7 @@ def end_left(pid: int, look: Callable[[], None]) -> None:
 def forward_output(source: int, rank: int, heartbeat: Heartbeat) -> None:
     """Forward output until all writers have ended, or until LINGER seconds after the rank's end.
 
-    Without this limit a background process of the rank would keep mpirun, and so the run, alive.
+    Without LINGER, a background process of the rank would keep mpirun, and so the run, alive.
     """
     last, in_line = None, False
     while last is None or time.monotonic() < last:
@@ -356,7 +359,7 @@ def forward_output(source: int, rank: int, heartbeat: Heartbeat) -> None:
 
 
 def wait_for_end(pid: int, heartbeat: Heartbeat) -> None:
-    """Wait until a process has ended; a program may close its output long before."""
+    """Wait until a process has ended; it may have closed its output long before."""
     while not is_gone(pid):
         heartbeat.beat()
         time.sleep(0.05)
@@ -365,7 +368,8 @@ def wait_for_end(pid: int, heartbeat: Heartbeat) -> None:
 def encoded(data: bytes) -> bytes:
     """Output as mpirun_output.py expects it: line ends as END, and GUARD after each "]".
 
-    The four separators of ASCII, STEPPED and STAMP are ours, so a program cannot send a heartbeat.
+    The four separators of ASCII, STEPPED and STAMP are removed from it, so a program cannot send a
+    heartbeat.
     """
     plain = re.sub(b"[\x19\x1a\x1c-\x1f]", b"?", data)
     return plain.replace(b"\n", b"\x1e").replace(b"]", b"]\x1f")
@@ -382,7 +386,7 @@ def set_environment(run: RunDocument, rank: int, folder: str) -> None:
     os.environ.pop("RAILHEAD_KEY_AGENT", None)
     os.environ.update(run.env)
     if run.secrets:
-        secrets = os.path.join(folder, "memory", f"secrets-{rank}.json")  # each rank has its own
+        secrets = os.path.join(folder, "memory", f"secrets-{rank}.json")  # a file for each rank
         os.environ.update(json_file.take(secrets))
     os.environ.update(
         RAILHEAD_RUN_FILE=os.path.join(folder, "run.json"),
@@ -395,7 +399,7 @@ def set_environment(run: RunDocument, rank: int, folder: str) -> None:
         RAILHEAD_HOST=host.name,
     )
     if device := host.interface:
-        # The interface that mpirun uses. "=": exactly this name, not a prefix.
+        # The interface that mpirun uses. "=": NCCL takes exactly this name, not a prefix.
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={device}")
     if run.roles:
         config = {"cluster": run.tf_cluster, "task": run.roles[rank]}
@@ -410,11 +414,11 @@ def set_environment(run: RunDocument, rank: int, folder: str) -> None:
 
 def set_for_imports(run: RunDocument) -> None:
     """Set the variables that TensorFlow and Keras read when they are imported."""
-    # What Keras writes is in our folder, which --purge removes; a user's own settings stay in use.
+    # Keras writes into our folder, which --purge removes; a user's own settings stay in use.
     home = os.path.expanduser("~")
     if not os.path.isdir(os.path.join(home, ".keras")):
         os.environ.setdefault("KERAS_HOME", os.path.join(home, ".railhead", "keras"))
-    # Without TensorFlow's INFO lines; the built-in training also without its warnings.
+    # Hide TensorFlow's INFO lines; in the built-in training also its warnings.
     if isinstance(run.program, Script):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     else:
@@ -425,7 +429,7 @@ def set_for_imports(run: RunDocument) -> None:
 
 
 def prepare_data(run: RunDocument, rank: int, folder: str) -> None:
-    """Make the data of the run available to this rank, and set the variables that name it."""
+    """Make the data of the run available to this rank, and set the variables with its paths."""
     program = run.program
     if not run.data and not (isinstance(program, Script) and program.sagemaker):
         return
@@ -442,9 +446,10 @@ def prepare_data(run: RunDocument, rank: int, folder: str) -> None:
 
 
 def parts_of(run: RunDocument, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(number, count) of a rank among all that share data, and among those of its host.
+    """(number, count) of a rank among all ranks that share data, and among those of its host.
 
-    Where ranks have roles, the workers share it: a chief and a parameter server see the first part.
+    If ranks have roles, the workers share the data: a chief and a parameter server see the first
+    part.
     """
     sharing = [r for r in range(run.size) if run.role_of(r) == "worker"]
     on_host = [r for r in sharing if run.host_of(r) == run.host_of(rank)]
@@ -513,7 +518,7 @@ def run_script(work: str, path: str, args: Sequence[str]) -> None:
 
 
 def outcome(program: Callable[[], None]) -> int:
-    """Run the program; returns the exit code, prints what Python would print at that end."""
+    """Run the program; returns the exit code, and prints what Python would print at its end."""
     try:
         program()
     except SystemExit as end:
@@ -544,7 +549,7 @@ def print_traceback(error: BaseException) -> None:
 
 
 def is_ours(file: str) -> bool:
-    """Whether a file, as bytecode names it, belongs to the code that starts the program."""
+    """Whether a file, as named in bytecode, belongs to the code that starts the program."""
     return file in (is_ours.__code__.co_filename, runpy.__file__, "<frozen runpy>")
 
 

@@ -1,8 +1,8 @@
-"""The data of a run on its host: the variables RAILHEAD_DATA_<NAME>, and what they name.
+"""The data of a run on its host, and the variables RAILHEAD_DATA_<NAME> with its paths.
 
-The built-in training reads buckets by itself. For a script, the ranks of a host download once, into
-~/.railhead/data; a stream is fed into a folder in memory, for each rank. Both are done by
-`python -m training.data`, which is in `reader/` of the run's folder.
+The built-in training reads buckets by itself. For a script, each host downloads once, into
+~/.railhead/data, and a stream is fed into a folder in memory, for each rank. `python -m
+training.data`, in `reader/` of the run's folder, does both.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from railhead.documents.runs.run import RunData, RunDocument, Script
 from ..base import children, locks
 
 VARIABLE = "RAILHEAD_DATA_"
-MEMORY = "/dev/shm"  # a file system in memory; without it, streams are on the disk
+MEMORY = "/dev/shm"  # tmpfs; without it, streams are on the disk
 RECORD = "@railhead "
 
 
 @dataclass(frozen=True)
 class RankPlace:
-    """A rank in its run: the run's folder, and (number, count) among all ranks that share data,
-    among those of its host, and of its host among the hosts."""
+    """A rank in its run: the run's folder, and (number, count) of the rank among all ranks that
+    share data, of the rank among those of its host, and of its host among the hosts."""
 
     folder: str
     rank: tuple[int, int]
@@ -39,10 +39,10 @@ class RankPlace:
 
 
 def prepare(run: RunDocument, place: RankPlace) -> dict[str, str]:
-    """The variables of all data for a rank; the data of a script is there when it returns.
+    """The variables of all data for a rank. When it returns, a script's data has been downloaded.
 
     Raises:
-        SystemExit: a download failed; its cause was printed.
+        SystemExit: a download failed; the cause has been printed.
     """
     variables = {}
     script = isinstance(run.program, Script)
@@ -62,7 +62,7 @@ def source_of(item: RunData, place: RankPlace) -> str:
 def path_of(item: RunData, place: RankPlace) -> str:
     """The folder in which a script finds an input."""
     source, shard = source_of(item, place), item.distribution == "shard"
-    # Of local data that is sharded, this host was sent its own share.
+    # Of sharded local data, this host has received only its own share.
     divided = shard and (item.paths is None or item.uri.startswith("host:"))
     if item.mode == "stream":
         part = place.rank if divided else place.local_rank if shard else (0, 1)
@@ -76,7 +76,7 @@ def path_of(item: RunData, place: RankPlace) -> str:
 
 
 def downloaded(uri: str, part: tuple[int, int], place: RankPlace) -> str:
-    """Download files of a bucket, or find them in the cache; returns their folder."""
+    """Download files of a bucket, unless the cache has them; returns their folder."""
     argv = [sys.executable, "-m", "training.data", "download", uri]
     argv += ["--part", "{}/{}".format(*part)]
     reader = os.path.join(place.folder, "reader")
@@ -95,7 +95,7 @@ def downloaded(uri: str, part: tuple[int, int], place: RankPlace) -> str:
 
 
 def streamed(source: str, part: tuple[int, int], place: RankPlace) -> str:
-    """Start to feed a stream into a new folder, for as long as this rank lives."""
+    """Start to feed a stream into a new folder, until this rank ends."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     folder = tempfile.mkdtemp(prefix="railhead-", dir=memory)
     links = os.path.join(place.folder, "streams")  # end_processes.py removes what is linked here
@@ -142,7 +142,7 @@ def share_of(path: str, share: str, index: int, count: int) -> str:
 
 
 def part_of(names: list[str], index: int, count: int) -> list[str]:
-    """The names of one part; a manifest belongs to every part."""
+    """The names of one part; each part has the manifests."""
     files = [name for name in names if not is_manifest(name)][index::count]
     return files + [name for name in names if is_manifest(name)]
 

@@ -12,26 +12,26 @@ from collections.abc import Mapping
 from railhead.documents.runs.run import RunDocument
 from railhead.keras_patches.patch import after_import
 
-from ..base import sockets  # here: after a script has run, our modules cannot be imported
+from ..base import sockets  # imported here: after a script has run, our modules cannot be imported
 
-# By this JAX knows mpirun, whose other variables it then reads. Open MPI 5 does not set it.
+# JAX detects mpirun by this variable, and then reads the others. Open MPI 5 does not set it.
 OF_MPIRUN = "OMPI_MCA_orte_hnp_uri"
 THREADS = "OMP_NUM_THREADS"
 PAUSE = 0.2  # seconds
-FOR_EVER = 10 * 365 * 86_400_000  # ms: mpirun ends the ranks if one of them fails
+FOR_EVER = 10 * 365 * 86_400_000  # ms: mpirun ends the ranks if one fails
 
 
 def variables(run: RunDocument, rank: int) -> dict[str, str]:
-    """The variables in which the programs of a launcher look for each other; none for a launcher
-    whose ranks find each other by other means."""
+    """The variables by which the ranks of a launcher find each other; none if the launcher has
+    other means."""
     if run.coordinator is None:
         return {}
     return {"jax": of_jax, "torch": of_torch}[run.launcher](run, rank, run.coordinator)
 
 
 def of_jax(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
-    """Those of JAX, which reads the rank and the number of processes from mpirun and gives each
-    process of a host one GPU; and those of Keras, which reads nothing from mpirun."""
+    """The variables of JAX, which reads the rank and the number of processes from mpirun and gives
+    each process of a host one GPU; and of Keras, which reads nothing from mpirun."""
     return {
         "JAX_COORDINATOR_ADDRESS": coordinator,
         "KERAS_BACKEND": "jax",
@@ -43,8 +43,8 @@ def of_jax(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
 
 
 def of_torch(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
-    """Those that torchrun sets, except its files. By the last ones of them PyTorch Lightning knows
-    that ranks were started for it, and on which of the hosts it is. The store is in rank 0."""
+    """The variables that torchrun sets, except its files. From the last ones PyTorch Lightning
+    knows that its ranks are already started, and the number of its host. The store is in rank 0."""
     address, _, port = coordinator.rpartition(":")
     number = run.host_of(rank)
     host = run.hosts[number]
@@ -70,23 +70,23 @@ def of_torch(run: RunDocument, rank: int, coordinator: str) -> dict[str, str]:
 
 
 def threads_of(run: RunDocument, slots: int) -> dict[str, str]:
-    """For each of several ranks on a host its share of the cores: each would start a thread for
-    every core. torchrun sets one thread. What the host or --env sets stays."""
+    """With several ranks on a host, each one's share of the cores: otherwise each starts a thread
+    for every core. torchrun sets one thread. A value of the host or of --env stays."""
     if slots < 2 or THREADS in os.environ or THREADS in run.env:
         return {}
     return {THREADS: str(max(1, len(os.sched_getaffinity(0)) // slots))}
 
 
 def without_proxy(run: RunDocument, environment: Mapping[str, str]) -> str:
-    """What gRPC reaches without a proxy: the hosts of the run too. TensorFlow and JAX talk by it,
-    and it takes grpc_proxy, https_proxy or http_proxy for every address that is not excepted."""
+    """The addresses that gRPC reaches without a proxy, with the hosts of the run added. TensorFlow
+    and JAX use gRPC, and it uses grpc_proxy, https_proxy or http_proxy for all other addresses."""
     excepted = environment.get("no_grpc_proxy") or environment.get("no_proxy")
     return ",".join([*([excepted] if excepted else []), *(host.peer_address for host in run.hosts)])
 
 
 def use_peer_address(run: RunDocument, rank: int) -> None:
-    """Let JAX sum on CPUs over the network of the other hosts. On its own it takes the address
-    that the host's name has here, which is 127.0.1.1 on many a Debian."""
+    """Make JAX's CPU collectives use the network between the hosts. By default JAX takes the
+    address to which this host's name resolves, often 127.0.1.1 on Debian."""
     host = run.hosts[run.host_of(rank)]
     if run.launcher != "jax" or not host.interface:
         return
@@ -103,9 +103,9 @@ def use_peer_address(run: RunDocument, rank: int) -> None:
 
 
 def leave_together(run: RunDocument) -> None:
-    """Wait until the scripts of all ranks have ended. At its end a process of JAX waits for the
-    others for five minutes, and then ends with an error: rank 0 may evaluate or export longer. With
-    PyTorch rank 0 alone waits: it has the store of the others."""
+    """Wait until the scripts of all ranks have ended. By itself, a JAX process waits five minutes
+    for the others at its end, and then fails; but rank 0 may evaluate or export for longer. With
+    PyTorch, only rank 0 waits: it has the store of the others."""
     jax = sys.modules.get("jax")
     if run.launcher == "jax" and jax is not None and jax.distributed.is_initialized():
         client = sys.modules["jax._src.distributed"].global_state.client
@@ -117,10 +117,10 @@ def leave_together(run: RunDocument) -> None:
 
 
 def peers_at(port: int) -> int:
-    """How many connections other processes have to this port, where this process serves it: the
-    store of PyTorch, which is in rank 0. torchrun has it in a separate process, so that there the
-    others can form groups when rank 0 has ended. A process that ends in any way has none."""
-    # An IPv4 address is the end of one of IPv6.
+    """How many connections other processes have to this port, if this process serves it: PyTorch's
+    store, which is in rank 0. (torchrun has the store in a separate process, so the others can form
+    groups after rank 0 has ended.) A process that has ended, in any way, has no connection."""
+    # An IPv4 address is the end of an IPv4-mapped IPv6 address.
     ends = [
         (row[1][-13:], row[2][-13:])
         for row in sockets.rows_of("self")

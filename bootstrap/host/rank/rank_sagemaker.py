@@ -1,7 +1,7 @@
 """The variables and folders that a training script finds on Amazon SageMaker, for --sagemaker.
 
 The names are those of SageMaker's training toolkit and, for version 3 of the SDK, of ModelTrainer.
-Results go to this run's results: what a script writes into SM_MODEL_DIR is `model/` there.
+Files that a script writes into SM_MODEL_DIR are in `model/` of this run's results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def variables(
 
 def arguments(program: Script, folder: str) -> tuple[str, ...]:
     """The script's arguments. SageMaker's TensorFlow containers add --model_dir for the toolkit;
-    here only for a script that names it, because others may refuse an unknown argument."""
+    here only a script that mentions it gets it, because others may refuse an unknown argument."""
     args = program.args
     if program.sagemaker_sdk != TOOLKIT:
         return args
@@ -104,7 +104,7 @@ def environment(
 def of_model_trainer(
     folder: str, names: Sequence[str], here: str, program: Script
 ) -> dict[str, Any]:
-    """What only ModelTrainer names."""
+    """The keys that only ModelTrainer has."""
     return {
         "current_host_rank": names.index(here),
         "entry_script": program.path,
@@ -119,7 +119,7 @@ def of_model_trainer(
 
 
 def hyperparameters(program: Script) -> Hyperparameters:
-    """Those of the arguments; with their types where they were given as an object."""
+    """The hyperparameters among the arguments; with their types if they came as a JSON object."""
     sdk, whole = program.sagemaker_sdk, sagemaker.object_in(program.hyperparameters)
     if whole is None:
         return sagemaker.values_in(program.args, sdk)
@@ -151,8 +151,8 @@ def write_inputs(training_env: Mapping[str, Any], sdk: int) -> None:
 
 @contextlib.contextmanager
 def placed(path: str) -> Iterator[str]:
-    """Yields a temporary path; what the block creates there is then moved to `path`, because ranks
-    of one host create the same files at the same time."""
+    """Yields a temporary path; what the block creates there is then moved to `path`: ranks of one
+    host create the same files at the same time."""
     partial = f"{path}.part-{os.getpid()}"
     yield partial
     os.replace(partial, path)

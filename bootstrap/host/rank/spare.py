@@ -1,11 +1,12 @@
-"""A process with the framework imported, of which the next attempt's ranks on this host are forks.
+"""A process with the framework imported; the next attempt's ranks on this host are forks of it.
 
 rank.spare FOLDER HOST PACKAGE...   -> one line: how much memory it keeps, or why it has ended
 
 The helper of the first rank of a host starts it after the first steps (spare_start.py). It runs no
-operation of it: with the first one, frameworks begin their threads and open their devices. The
-next attempt's processes ask it (stand_in.py). For each it forks a process that waits for the rank,
-and that forks the rank: those outlive the spare. What does not suit is left to the usual start.
+operation of the framework: the first one would start threads and open devices. The next attempt's
+processes ask it for a rank (stand_in.py). For each of them it forks a process, which forks the rank
+and waits for it; both outlive the spare. If the spare does not suit a rank, the rank starts as
+usual.
 
 It ends when the run has no process here for KEPT seconds, or little memory is left.
 """
@@ -37,19 +38,19 @@ from . import rank as ranks
 from . import rank_launcher, stand_in
 from .quick_import import read_by_imports
 
-NAME = process_text.name()  # of a process that is not the spare
+NAME = process_text.name()  # the process name of a fork
 KEPT = 30.0  # seconds without a rank of the run
-LOOK = 2.0  # seconds between two looks at the memory
-LEAST = 512 << 20  # bytes that are left for others
-NICE = 10  # of the thread that imports: a process could not raise its own priority again
-THREAD = 5.0  # seconds for the end of a thread whose work is done
+LOOK = 2.0  # seconds between two checks of the memory
+LEAST = 512 << 20  # bytes that must stay free for others
+NICE = 10  # of the importing thread only: a process could not raise its own priority again
+THREAD = 5.0  # seconds for threads whose work is done to end
 OF_PLACES = ("hosts", "roles", "tf_cluster", "coordinator")  # of the document of a run
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a process gives to the rank that takes its place."""
+    """What the process that mpirun has started gives to the rank that takes its place."""
 
     env: Mapping[str, str]
     cwd: str
@@ -59,12 +60,13 @@ class Request:
 
 
 def main(folder: str, host: str, *packages: str) -> int:
-    """Import the packages, then wait; in a fork that becomes a rank, its exit code."""
+    """Import the packages, then wait; in a fork that becomes a rank, returns the rank's exit
+    code."""
     children.set_name(SPARE.encode())
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(f"\0{stand_in.socket_name(run_of(folder), int(host))}")
-        except OSError:  # another one has it
+        except OSError:  # another spare has it
             return 0
         output = os.dup(1)
         os.dup2(0, 1)  # what an import prints is lost
@@ -90,7 +92,7 @@ def run_of(folder: str) -> RunDocument:
 
 
 class Spare:
-    """What the spare has imported, and for which ranks that is right."""
+    """The imports of the spare, and the ranks for which they are right."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self.run = folder, run_of(folder)
@@ -132,8 +134,8 @@ class Spare:
         return "modules of the program" if self._has_own_modules() else ""
 
     def _has_own_modules(self) -> bool:
-        """Whether a module of the program has the name of one that is imported already. Ours are
-        out of its way before it begins."""
+        """Whether a module of the program has the name of an imported one. Our own modules do not
+        count: they are removed before the program starts."""
         folder = ranks.first_path(self.run.program, os.path.join(self.folder, "work"))
         names = {entry.name.partition(".")[0] for entry in os.scandir(folder)}
         others = (name for name, module in sys.modules.items() if not programs.is_ours(module))
@@ -142,14 +144,14 @@ class Spare:
 
 
 def _imported_by(run: RunDocument) -> dict[str, Any]:
-    """What of a run decides what is imported, and how it is changed."""
+    """The keys of a run document that decide what is imported, and how imports are changed."""
     document = {key: value for key, value in encode(run).items() if key not in OF_PLACES}
-    return {**document, "size": min(run.size, 2)}  # a single rank joins none
+    return {**document, "size": min(run.size, 2)}  # a single rank joins no others
 
 
 @contextlib.contextmanager
 def _without_archive() -> Iterator[None]:
-    """Our own modules are not found within the block; those of the program are not there either."""
+    """Within the block, imports find neither our own modules nor those of the program."""
     before = sys.path[:]
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != programs.ARCHIVE]
     try:
@@ -159,8 +161,8 @@ def _without_archive() -> Iterator[None]:
 
 
 def unsafe() -> str:
-    """Why this process must not fork a rank; "" if it may. A fork has only the thread that forks;
-    libraries that know this, as OpenBLAS does, end theirs before."""
+    """Why this process must not fork a rank; "" if it may. A fork has only the forking thread;
+    libraries that know this, such as OpenBLAS, end their threads before."""
     if child := os.fork():
         os.waitpid(child, 0)
     else:
@@ -186,10 +188,11 @@ def private() -> int:
 def served(
     listener: socket.socket, output: int, refusal: Callable[[Request], str]
 ) -> Request | None:
-    """Answer until it is time to end; in a fork that becomes a rank, what it is given."""
+    """Answer requests until it is time to end; in a fork that becomes a rank, returns its
+    request."""
     events = select.poll()
     events.register(listener, select.POLLIN)
-    events.register(output, 0)  # its reader, the helper that has started this, has ended
+    events.register(output, 0)  # an event: its reader, the helper that started the spare, has ended
     helped, alone_since = True, time.monotonic()
     while True:
         for number, _ in events.poll(LOOK * 1000):
@@ -205,7 +208,7 @@ def served(
 
 
 def has_children() -> bool:
-    """Whether a rank runs that is a fork of this process; those that have ended are reaped."""
+    """Whether forks of this process still run; reaps those that have ended."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -214,7 +217,7 @@ def has_children() -> bool:
 
 
 def answered(listener: socket.socket, refusal: Callable[[Request], str]) -> Request | None:
-    """Fork a process for the next one that asks. That process does not return; its fork, which
+    """Fork a process for the next request. That process does not return; its own fork, which
     becomes the rank, returns the request."""
     spare = os.getpid()
     with listener.accept()[0] as asking:
@@ -236,7 +239,7 @@ def _rank_for(asking: socket.socket, refusal: Callable[[Request], str], spare: i
     request = received(asking)
     if refusal(request):
         if os.getppid() == spare:
-            os.kill(spare, signal.SIGTERM)  # the others would be refused, too
+            os.kill(spare, signal.SIGTERM)  # the other ranks would be refused, too
         os._exit(0)
     gate, opened = os.pipe()
     rank = os.fork()
@@ -282,8 +285,8 @@ def received(asking: socket.socket) -> Request:
 
 
 def become(request: Request) -> None:
-    """Take the streams, the variables and the folder of the process that asks; and what is
-    random in a separate process."""
+    """Take over the streams, the variables and the folder of the requesting process; seed random
+    numbers anew, as in a separate process."""
     for number, stream in zip(stand_in.STREAMS, request.streams, strict=True):
         os.dup2(stream, number)
         os.close(stream)

@@ -16,12 +16,12 @@ from ..stall.counter import Counter
 from . import stand_in
 from .quick_import import LARGE, read_by_imports
 
-LEAST = 1 << 30  # bytes that must be left at its start
-LATER = 30.0  # seconds after which a rank without counted steps has made some
+LEAST = 1 << 30  # bytes that must be free at its start
+LATER = 30.0  # seconds: start the spare then even if no step was counted
 
 
 class SpareStart:
-    """The spare of this host, from its start to what it says about itself."""
+    """Starts the spare of this host, and reads the line that it prints."""
 
     def __init__(self, run: RunDocument, folder: str, host: int, steps: Counter) -> None:
         self.folder, self.host, self.steps = folder, host, steps
@@ -30,7 +30,7 @@ class SpareStart:
         self.due, self.source = time.monotonic() + LATER, -1
 
     def look(self) -> bytes:
-        """Start it if it is time; a line about it, or b"". Never waits."""
+        """Start the spare if it is time; returns a line about it, or b"". Never waits."""
         if self.ends:
             return b""
         if self.source >= 0:
@@ -49,10 +49,10 @@ class SpareStart:
         return b""
 
     def _line(self) -> bytes:
-        """What it keeps, or why it has ended."""
+        """A line with the memory that the spare keeps, or why it has ended."""
         if not select.select([self.source], [], [], 0)[0]:
             return b""
-        self.ends = True  # and its output stays open: the spare sees the end of this process
+        self.ends = True  # its output stays open, so the spare notices the end of this process
         text = os.read(self.source, 1000).strip()
         about = b"a spare process for a restart keeps %s on this host (--no-spare)"
         if text and not text.endswith(b" MB"):
@@ -61,7 +61,7 @@ class SpareStart:
 
 
 def started(folder: str, host: int, *packages: str) -> int:
-    """Start it as no child of this process; the descriptor of its output.
+    """Start the spare, not as a child of this process; returns the descriptor of its output.
 
     Raises:
         OSError: there are too many processes.
@@ -85,6 +85,7 @@ def started(folder: str, host: int, *packages: str) -> int:
 
 
 def environment() -> dict[str, str]:
-    """Its variables: those of this process, without the rank's, and room for those of another."""
+    """The spare's variables: those of this process without the rank's own, and room for the next
+    rank's."""
     kept = {name: os.environ[name] for name in ("TMPDIR", *MARKS) if name in os.environ}
     return {**read_by_imports(os.environ), **kept, **process_text.room()}

@@ -1,7 +1,7 @@
-"""What mpirun has started, where the spare of this host has forked the rank (see spare.py).
+"""The process that mpirun has started, if the spare of this host forks the rank (see spare.py).
 
-It gives the rank its variables, folder and streams, passes on signals, and ends as the rank ends.
-Without a spare, or if that does not answer in time, this process becomes the rank itself.
+It gives the rank its variables, folder and streams, forwards signals, and ends as the rank ends. If
+there is no spare, or it does not answer in time, this process becomes the rank itself.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 ANSWER = 3.0  # seconds
 GO = b"!"  # to the spare: the rank may begin
-# A socket without a file: the files of a run are removed between its attempts. Anybody may use its
-# name, so both sides look who the other one is.
+# An abstract socket: the files of a run are removed between its attempts. Any user may use its
+# name, so each side checks the user of the other.
 NAME = "railhead-spare-{run}-{host}"
-NONE = "spare-{host}.none"  # in the run's folder: the imports of a rank were not as at its start
+NONE = "spare-{host}.none"  # in the run's folder: the program changes what its imports depend on
 SOCKETS = "/proc/net/unix"
 PASSED = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "CONT")  # signals for the rank
 STREAMS = (0, 1, 2)
@@ -37,20 +37,20 @@ def socket_name(run: RunDocument, host: int) -> str:
 
 
 def let_be_none(folder: str, host: int) -> None:
-    """Let a host have no spare: the program changes what its imports depend on."""
+    """Give this host no spare: the program changes what its imports depend on."""
     with contextlib.suppress(OSError), open(os.path.join(folder, NONE.format(host=host)), "w"):
         pass
 
 
 def is_there(name: str) -> bool:
-    """Whether a process has this socket."""
+    """Whether a process listens at this socket."""
     with contextlib.suppress(OSError), open(SOCKETS, errors="replace") as file:
         return any(line.rstrip("\n").endswith(f" @{name}") for line in file)
     return False
 
 
 def outcome(run: RunDocument, rank: int) -> int | None:
-    """Wait for the rank that the spare has forked; its exit code. None: there is none."""
+    """Let the spare fork the rank, wait for it, and return its exit code; None: no spare did."""
     name = socket_name(run, run.host_of(rank))
     if not is_there(name):
         return None
@@ -68,7 +68,7 @@ def outcome(run: RunDocument, rank: int) -> int | None:
 
 
 def is_ours(other: Socket) -> bool:
-    """Whether the other side is a process of this user."""
+    """Whether the peer is a process of this user."""
     import socket
 
     _, user, _ = struct.unpack("3i", other.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -76,10 +76,10 @@ def is_ours(other: Socket) -> bool:
 
 
 def _forked(spare: Socket, name: str) -> int:
-    """Let the spare fork a rank, which begins; its pid.
+    """Let the spare fork a rank, and start the rank; returns its pid.
 
     Raises:
-        OSError, ValueError: it does not do so in time, and never will.
+        OSError, ValueError: it did not do so in time, and never will.
     """
     import socket
 
@@ -105,8 +105,8 @@ def _pass(pid: int, sign: int) -> None:
 
 
 def _status(spare: Socket, pid: int) -> int:
-    """How the rank has ended, as `waitpid` says it. If who waits for it is killed, nobody knows:
-    then it is a failure."""
+    """The status of the rank that has ended, as of `waitpid`. If the process that waits for it is
+    killed, nobody knows the status: it counts as a failure."""
     spare.settimeout(None)
     with contextlib.suppress(OSError, ValueError):
         return int(spare.recv(32))
@@ -116,10 +116,11 @@ def _status(spare: Socket, pid: int) -> int:
 
 
 def _ended(status: int) -> int:
-    """The exit code of a status; the signal of a rank that was killed kills this process, too."""
+    """The exit code of a status; if a signal killed the rank, this process kills itself with it,
+    too."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the rank has left one
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the rank has left a core dump
         with contextlib.suppress(OSError, ValueError):  # KILL has no handler
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)

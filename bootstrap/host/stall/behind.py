@@ -1,7 +1,7 @@
-"""The table of who is behind: which ranks the others wait for, and how sure that is. Pure.
+"""The table of the ranks behind: which ranks the others wait for, and how certain that is. Pure.
 
-The first row that applies decides. How soon it is called a stall depends on how sure it is: a
-false alarm costs more than a late one.
+The first row that applies decides. The less certain it is, the later it is called a stall: a false
+alarm costs more than a late one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Callable, Sequence
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.stall import Place
 
-# By how many times the limit must be exceeded.
+# A stall is reported after so many times the limit.
 SURE = 1  # a rank is stopped, or idle outside every collective while others wait in one
-LIKELY = 5  # all wait for each other, or for input; or nobody is seen to wait for the idle rank
-CROWDED = 2  # a rank that looks idle on a host with more work than CPUs: it waits for a CPU, too
+LIKELY = 5  # all wait for each other, or for input; or no rank is seen to wait for the idle one
+CROWDED = 2  # at least, on a host with more work than CPUs: an idle rank may wait for a CPU
 POSSIBLE = 15  # a rank that the others wait for computes, reads or writes
 PARTNERS = ("collective", "tensorflow")
-OWN_CODE = ("call", "silent")  # in a call of the program; no answer may be that, too
+OWN_CODE = ("call", "silent")  # in a call of the program; a silent rank may be in one, too
 
 
 @dataclass(frozen=True)
 class Rank:
-    """What a rank does; `idle`: it only waits, and is where it was before; `moves`: it reads or
+    """What a rank does. `idle`: it only waits, at the same place as before; `moves`: it reads or
     writes much; `crowded`: its host has more work than CPUs, so it may only look idle."""
 
     place: Place
@@ -33,34 +33,35 @@ class Rank:
 
     @property
     def position(self) -> tuple[str | None, int | None, str]:
-        """What ranks at the same place have in common."""
+        """The place of a rank; equal for ranks at the same place."""
         return self.place.file, self.place.line, self.place.doing
 
 
 class Ranks(list[Rank]):
-    """All ranks of a run but servers, which wait for others as long as the run lasts."""
+    """The ranks of a run without parameter servers, which always wait for others."""
 
     @property
     def waiting(self) -> list[Rank]:
-        """Those that wait for others in a collective."""
+        """The ranks that wait for others in a collective."""
         return [rank for rank in self if rank.place.doing in PARTNERS and rank.idle]
 
     @property
     def busy(self) -> list[Rank]:
-        """Those that compute."""
+        """The ranks that compute."""
         return [rank for rank in self if rank.place.busy]
 
     def doing(self, *kinds: str) -> list[Rank]:
-        """Those that do one of these."""
+        """The ranks that do one of these."""
         return [rank for rank in self if rank.place.doing in kinds]
 
 
-Found = Sequence[Rank] | None  # who is behind, nobody of them, or None: the row does not apply
+Found = Sequence[Rank] | None  # the ranks behind, maybe none; None: the row does not apply
 
 
 @dataclass(frozen=True)
 class Row:
-    """A situation: why the ranks that `behind` finds are behind, and how sure that is."""
+    """A situation: `behind` finds the ranks behind, `why` says why, `factor` how certain that
+    is."""
 
     why: str
     behind: Callable[[Ranks], Found]
@@ -68,7 +69,7 @@ class Row:
 
 
 def judged(ranks: Sequence[Rank]) -> tuple[Sequence[Rank], int, str]:
-    """The ranks that the others wait for, how sure that is, and why."""
+    """The ranks that the others wait for, the factor of the limit, and why."""
     stopped = [rank for rank in ranks if rank.place.doing == "stopped"]  # also a server
     if stopped:
         return stopped, _if_idle(stopped, SURE), STOPPED
@@ -81,7 +82,7 @@ def judged(ranks: Sequence[Rank]) -> tuple[Sequence[Rank], int, str]:
 
 
 def _some(ranks_behind: Sequence[Rank], ranks: Ranks) -> Found:
-    """These ranks, if there are others."""
+    """These ranks, if there are some, and others."""
     return ranks_behind if 0 < len(ranks_behind) < len(ranks) else None
 
 
@@ -91,7 +92,7 @@ def _only(*kinds: str) -> Callable[[Ranks], Found]:
 
 
 def _odd(*kinds: str) -> Callable[[Ranks], Found]:
-    """If all ranks do one of these: those at the rarest place."""
+    """If all ranks do one of these: the ranks at the rarest place."""
     return lambda ranks: (
         _smallest(ranks) if ranks and len(ranks.doing(*kinds)) == len(ranks) else None
     )
@@ -130,8 +131,8 @@ def _by_odd(ranks: Ranks, behind: Sequence[Rank]) -> int:
 
 
 def _smallest(ranks: Sequence[Rank]) -> list[Rank]:
-    """The ranks at the place where the fewest are: of equally many, at the last line, which has
-    left the loop of the others. None where all are at the same place."""
+    """The ranks at the place with the fewest ranks; in a tie at the last line: they have left the
+    loop of the others. Empty if all are at the same place."""
     counts = Counter(rank.position for rank in ranks)
     if len(counts) < 2:
         return []

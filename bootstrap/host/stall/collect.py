@@ -1,10 +1,10 @@
-"""Describes the ranks of a run on this host, twice with a pause: their stacks, and what their main
+"""Samples the ranks of a run on this host twice, with a pause: their stacks, and what their main
 threads did in between.
 
 stall.collect RUN PAUSE   -> one JSON line, a list of `Sample`
 
-The supervisor runs it on every host. It only reads, and asks the ranks for their stacks by a signal
-that they handle.
+The supervisor runs it on every host. It only reads; a signal that the ranks handle requests their
+stacks.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from . import dump
 
 RANK = f"{programs.RANK}\0".encode()  # in the command line of a rank
 MOST_RANKS = 256  # of a host
-SETTLE = 0.2  # seconds after the stacks: the signal itself is not what the main thread did
+SETTLE = 0.2  # seconds after the stacks: then the handling of the signal is not counted
 TICKS = os.sysconf("SC_CLK_TCK")
 COMMAND = 120  # characters of a child's command
-CROWDED = 2  # processes for each CPU, on average: work may hardly get on
+CROWDED = 2  # runnable processes for each CPU, on average: work may be slow
 
 
 @dataclass(frozen=True)
 class Sample:
     """A rank during the pause of `seconds`. `state`: of its main thread, as in /proc (`T`: stopped,
-    `D`: waits for a disk), at both ends of the pause. `cpu`, `child_cpu`: seconds in which
-    the main thread, and all children, used a CPU or waited for a free one; `process_cpu`: CPU time
-    of all threads; `switches`: how often the main thread began to wait; `bytes`: what it
-    and the children read and wrote; `wait`: the function of the kernel in which the main thread
-    waits; `stacks`: the text of faulthandler before and after the pause, "" where the rank did not
-    answer; `child`: the command of its newest child; `crowded`: whether the host has much more work
-    than CPUs."""
+    `D`: waits for a disk), at both ends of the pause. `cpu`, `child_cpu`: seconds in which the main
+    thread, or all children, used a CPU or waited for one; `process_cpu`: CPU time of all threads;
+    `switches`: how often the main thread began to wait; `bytes`: what it and the children read and
+    wrote; `wait`: the function of the kernel in which the main thread waits; `stacks`: the text of
+    faulthandler before and after the pause, "" if the rank did not answer; `child`: the command of
+    its newest child; `crowded`: whether the host has much more work than CPUs."""
 
     rank: int = key(at_least=0)
     pid: int = key(at_least=1)
@@ -58,7 +57,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class _Counts:
-    """What the kernel counts for a rank."""
+    """The kernel's counts of a rank."""
 
     state: str
     cpu: float
@@ -69,8 +68,8 @@ class _Counts:
 
 
 def ranks_here(run_id: str) -> dict[int, int]:
-    """{rank: pid} of the run's ranks on this host: of several processes with the same mark, which a
-    rank has forked, the first one."""
+    """{rank: pid} of the run's ranks on this host. A process that a rank has forked has the same
+    mark: the oldest process is the rank."""
     first: dict[int, tuple[int, int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -83,7 +82,7 @@ def ranks_here(run_id: str) -> dict[int, int]:
 
 
 def _rank_of(pid: int) -> int:
-    """The rank that mpirun gave to a process; ValueError if it gave none."""
+    """The rank that mpirun has set for a process; ValueError if it has set none."""
     prefix = b"OMPI_COMM_WORLD_RANK="
     for variable in read(pid, "environ").split(b"\0"):
         if variable.startswith(prefix):
@@ -102,7 +101,7 @@ def _seconds(fields: list[bytes], *numbers: int) -> float:
 
 
 def _counts(pid: int, children: Mapping[int, list[int]]) -> _Counts:
-    """What the kernel counts now. OSError if the process has ended."""
+    """The kernel's counts now. OSError if the process has ended."""
     main, process = _stat(f"{pid}/task/{pid}"), _stat(pid)
     of_children, moved = _seconds(process, 13, 14), _moved(pid, f"task/{pid}/io")
     for child in _below(pid, children):
@@ -118,8 +117,8 @@ def _counts(pid: int, children: Mapping[int, list[int]]) -> _Counts:
 
 
 def _wanted(pid: int, thread: int | str) -> float:
-    """The seconds in which a thread used a CPU or waited for a free one; on a kernel that does not
-    count this, only the first."""
+    """The seconds in which a thread used a CPU or waited for one; only the used ones if the kernel
+    does not count the others."""
     try:
         used, waited, _ = read(pid, f"task/{thread}/schedstat").split()
         return (int(used) + int(waited)) / 1e9
@@ -128,7 +127,8 @@ def _wanted(pid: int, thread: int | str) -> float:
 
 
 def _moved(pid: int, name: str) -> int:
-    """The bytes that a thread or a process has read and written; 0 where it may not be read."""
+    """The bytes that a thread or a process has read and written; 0 if this user may not read
+    them."""
     with contextlib.suppress(OSError):
         text = read(pid, name)
         return _number(text, b"rchar:") + _number(text, b"wchar:")
@@ -176,7 +176,7 @@ def stacks_of(ranks: Mapping[int, int]) -> dict[int, str]:
 
 
 def _waits_for(pid: int) -> str:
-    """The function of the kernel in which the main thread waits, if it may be read."""
+    """The kernel function in which the main thread waits, if this user may read it."""
     with contextlib.suppress(OSError):
         return read(pid, "wchan").decode(errors="replace")[:60].strip("0")
     return ""

@@ -16,15 +16,16 @@ from typing import Any
 from railhead.keras_patches.patch import after_import
 
 MODULE = "railhead_ticks"  # has one function, `tick`
-# Where Keras 3 and Keras 2 have the class that calls all callbacks, and the ends that count.
+# The modules in which Keras 3 and Keras 2 have the class that calls all callbacks, and its methods
+# that count.
 OF_KERAS = ("keras.src.callbacks.callback_list", "tf_keras.src.callbacks")
 ENDS = ("on_train_batch_end", "on_test_batch_end", "on_predict_batch_end", "on_epoch_end")
 OF_HOROVOD, ALLREDUCES = "horovod.tensorflow.mpi_ops", ("_allreduce", "_grouped_allreduce")
 
 
 class Counter:
-    """A number in shared memory; a process forked after its creation sees it change. Also what the
-    rank has imported, of a few packages."""
+    """A number in shared memory; a process forked after its creation sees it change. It also has a
+    flag for each large package that the rank has imported."""
 
     def __init__(self) -> None:
         self.renew()
@@ -43,11 +44,11 @@ class Counter:
         return self.numbers[0]
 
     def note(self, number: int) -> None:
-        """Note that the package of this number is imported."""
+        """Set the flag of a package, by its number."""
         self.numbers[1 + number] = 1
 
     def noted(self, number: int) -> bool:
-        """Whether it is."""
+        """Whether the flag of a package is set."""
         return bool(self.numbers[1 + number])
 
 
@@ -59,7 +60,7 @@ def provide(tick: Callable[[], None]) -> None:
 
 
 def count_steps_of_keras(tick: Callable[[], None]) -> None:
-    """Count each batch and epoch of Keras's own loops from its import on."""
+    """After Keras is imported, count each batch and epoch of its own loops."""
 
     def change(module: types.ModuleType) -> None:
         list_of_callbacks = getattr(module, "CallbackList", None)
@@ -71,8 +72,8 @@ def count_steps_of_keras(tick: Callable[[], None]) -> None:
 
 
 def count_allreduces(tick: Callable[[], None]) -> None:
-    """Count each allreduce of Horovod outside of graphs from its import on: it is the only progress
-    that a plain loop shows. One in a graph would count while the graph is made, and never again."""
+    """After Horovod is imported, count each allreduce outside of graphs: the only progress that a
+    custom loop shows. In a graph it would count once, when the graph is traced."""
 
     def change(module: types.ModuleType) -> None:
         for name in ALLREDUCES:
@@ -83,12 +84,12 @@ def count_allreduces(tick: Callable[[], None]) -> None:
 
 
 def _in_graph() -> bool:
-    """Whether TensorFlow makes a graph now."""
+    """Whether TensorFlow is tracing a graph."""
     return not sys.modules["tensorflow"].executing_eagerly()
 
 
 def counted(method: Callable[..., Any], tick: Callable[[], None]) -> Callable[..., Any]:
-    """The method, counted at each end."""
+    """The method; each return from it counts."""
 
     @functools.wraps(method)
     def method_and_tick(*args: Any, **more: Any) -> Any:

@@ -1,6 +1,6 @@
 """Which ranks the others wait for, from the samples of all ranks. Pure.
 
-How soon it is called a stall depends on how sure that is: a false alarm costs more than a late one.
+The less certain it is, the later it is called a stall: a false alarm costs more than a late one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from . import frames
 from .behind import CROWDED, PARTNERS, Rank, judged
 from .collect import Sample
 
-IDLE = 0.02  # share of a CPU that a main thread uses at most, that waits
-BUSY = 0.5  # CPUs that a process uses at least, that computes
-MOVES = 100_000  # bytes a second that a rank reads and writes at least, that saves or loads a model
-WAITS = 2  # how often a waiting main thread begins to wait in a pause
+IDLE = 0.02  # share of a CPU: a main thread that waits uses less
+BUSY = 0.5  # CPUs: a process that computes uses at least so many
+MOVES = 100_000  # bytes a second: a rank that saves or loads a model moves at least so many
+WAITS = 2  # how often a waiting main thread begins to wait in a pause, at most
 LINE = 160  # characters of the text of a line
 # Horovod's warning: "Missing ranks:\n1: [name, ...]", here in the line of its log.
 MISSING = re.compile(r"^(?P<rank>\d+): \[(?P<name>[^\],]{1,200})")
@@ -30,7 +30,7 @@ CERTAIN = ("stopped", "ended")  # also on a host with more work than CPUs
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A stall, if the run makes no progress for `factor` times the limit; `why` these ranks are
+    """A stall, if the run makes no progress for `factor` times the limit. `why`: why its ranks are
     behind."""
 
     stall: Stall
@@ -51,15 +51,13 @@ def diagnosed(
     source: Source = lambda file, line: "",
     warnings: Sequence[str] = (),
 ) -> Diagnosis:
-    """Who is behind.
+    """The ranks that the others wait for.
 
     Args:
-        samples: by rank; one without it was not found, because it has changed its command line.
-        seconds: since the last progress.
-        ended: the ranks whose process has ended.
-        unreachable: hosts that did not answer, and why.
-        source: the text of a line of the program.
-        warnings: the last lines of the ranks, which may have Horovod's warning.
+        samples: by rank; a rank that has changed its command line has none. seconds: since the last
+        progress. ended: the ranks whose process has ended. unreachable: hosts that did not answer,
+        and why. source: the text of a line of the program. warnings: the last lines of the ranks,
+        which may have Horovod's warning.
     """
     gone, hosts = set(ended), unreachable or {}
     ranks = []
@@ -106,7 +104,7 @@ def _rank(sample: Sample, host: str, run_id: str, source: Source) -> Rank:
     moved = before is None or (before.kind, before.frame) != (doing, frame)
     works = moved or computes or sample.child_cpu / seconds >= IDLE
     if doing == "call":
-        # A loop of short sleeps waits for something; other short waits are of data that arrives.
+        # A loop of short sleeps waits for something; other short waits are for data that arrives.
         waits = sample.switches <= WAITS or "nanosleep" in sample.wait
         works = works or uses >= IDLE or sample.bytes != 0
         return Rank(replace(place, busy=works), idle=waits and not works and sample.state != "D")

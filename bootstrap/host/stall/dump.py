@@ -1,8 +1,8 @@
-"""The stacks of a rank, which it writes itself when it gets a signal.
+"""The stacks of a rank, written by the rank itself when it gets a signal.
 
-`faulthandler` writes them in the signal's handler: without ptrace, and also while C code has the
-interpreter's lock. A stopped process answers when it continues. The text goes to a file in memory,
-which the collector (collect.py) reads through /proc.
+`faulthandler` writes them in the signal handler: without ptrace, and even while C code holds the
+GIL. A stopped process answers when it continues. The text goes to a file in memory, which the
+collector (collect.py) reads through /proc.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import time
 from collections.abc import Mapping
 
 NAME = "railhead-stacks"  # of the file in memory
-SIGNAL = 44  # a real-time signal, which no program uses by chance: SIGUSR1 and 2 are used by many
+SIGNAL = 44  # a real-time signal, which hardly any program uses; many use SIGUSR1 and 2
 LIMIT = 200_000  # bytes of the stacks of one rank
 ANSWER = 2.0  # seconds; a process that runs writes its stacks in milliseconds
-PAUSE = 0.05  # seconds between two looks at the files
+PAUSE = 0.05  # seconds between two reads of the files
 
 
 def register() -> None:
-    """Let this process write its stacks at SIGNAL. Without faulthandler or memory it cannot."""
+    """Make this process write its stacks at SIGNAL; does nothing without faulthandler or memory."""
     with contextlib.suppress(OSError, ValueError, RuntimeError):
         memory = os.memfd_create(NAME)
         file = os.open(f"/proc/self/fd/{memory}", os.O_WRONLY | os.O_APPEND)
@@ -33,10 +33,10 @@ def register() -> None:
 
 
 def file_of(pid: int) -> str:
-    """The path of a process's file; "" if it has none any more, or does not handle the signal.
+    """The path of a process's file; "" if the process has closed it, or does not handle the signal.
 
-    If a program closes all its files, the number may belong to another file: the handler would
-    write into that file.
+    If a program closes all its files, the descriptor may belong to another file: the handler would
+    write into that one.
     """
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
         handled = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status.read(), re.MULTILINE)

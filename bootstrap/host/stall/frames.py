@@ -1,5 +1,5 @@
-"""What a thread does, from the text of faulthandler: the innermost line of the program, and the
-library call in which it is. Pure; what a rank wrote is hostile: it may be anything.
+"""What a thread does, from faulthandler's text: the innermost line of the program, and the library
+call that it is in. Pure. A rank's text is untrusted: it may be anything.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from railhead.documents.lazy import dataclass, replace
 FRAME = re.compile(r'^  File "(?P<file>.{1,1000})", line (?P<line>\d{1,9}) in (?P<name>.{1,300})$')
 THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+")
 MOST_FRAMES, MOST_THREADS = 200, 200
-# Files of libraries, innermost call first; a pattern of an earlier row decides.
+# Files of libraries; the first row that matches decides.
 COLLECTIVE = re.compile(
     r"/horovod/|/torch/distributed/|/mpi4py/|/railhead/keras_patches/horovod/"
     r"|/jax/experimental/multihost_utils|/tensorflow/python/distribute/(?:cross_device|collective"
@@ -23,7 +23,7 @@ INPUT = re.compile(
 )
 SERVES = re.compile(r"/training/server_lib")
 TENSORFLOW = re.compile(r"/(?:tensorflow|keras|tf_keras|jax|jaxlib|torch)/")
-# Operations of several ranks that C code runs, so that the program's own line is the innermost.
+# Collectives that run in C code: then the innermost line is the program's own.
 CALL = re.compile(
     r"(?i)\b(barrier|b?cast|broadcast\w*|all_?reduce|all_?gather\w*|all_?to_?all|reduce_?scatter"
     r"|gather|join|recv)\s*\("
@@ -126,7 +126,7 @@ def _of_thread(stack: Stack, work: str, text_of: dict[tuple[str, int], str]) -> 
 
 
 def _operation(inner: list[Frame]) -> str:
-    """The name of a collective: that of the library's function which the program called."""
+    """The name of a collective: the library function that the program called."""
     names = [f.name for f in inner if COLLECTIVE.search(f.file)]
     plain = [name.strip("_") for name in names if not NOT_AN_OPERATION.match(name)]
     return (plain or ["a collective"])[-1]

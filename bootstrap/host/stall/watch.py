@@ -1,4 +1,5 @@
-"""Watches a run for a stall, on its chief: asks all hosts when it is suspicious, and decides."""
+"""Watches a run for a stall, on its chief: after a time without progress, asks all hosts and
+decides."""
 
 from __future__ import annotations
 
@@ -23,29 +24,29 @@ if TYPE_CHECKING:
     from .diagnosis import Diagnosis
 
 PAUSE = 10.0  # seconds at most between the two stacks of a rank
-SHARE = 6  # of the shortest limit, that the pause takes
-REPLY = 30.0  # seconds for the reply of a host, without the pause
+SHARE = 6  # the pause takes at most the shortest limit divided by this
+REPLY = 30.0  # seconds for the reply of a host, plus the pause
 AT_ONCE = 32  # hosts that are examined at the same time
-FILE = 2_000_000  # bytes of a file whose lines are shown
+FILE = 2_000_000  # bytes that are read of a program's file
 LOG = "logs/stacks.log"
 MOST = 2_000_000  # bytes of all stacks in it
-# Limits for which a stall is shown before it ends the run: a false alarm costs a message, and a run
-# that hangs a few minutes more.
+# A reported stall ends the run only after so many further limits: a false alarm costs only a
+# message, a stalled run a few minutes more.
 PATIENCE = 5
 
 
 class StallWatch:
-    """Looks for a stall of a run. `look` is called often and never waits: a thread examines the
+    """Watches a run for a stall. `look` is called often and never waits: a thread examines the
     hosts."""
 
     def __init__(self, run: RunDocument, folder: str, output: RunOutput) -> None:
         self.run, self.folder, self.output = run, folder, output
         self.progress = output.progress
         self.stall: Stall | None = None  # while it lasts
-        self.confirm_at = 0.0  # seconds without progress, after which it ends the run if it lasts
+        self.confirm_at = 0.0  # seconds without progress, after which the stall ends the run
         self.confirmed = False
         self.next_look = 0.0  # seconds without progress
-        self.noted = False  # what the ranks do was shown in these seconds
+        self.noted = False  # whether this silence was already shown
         self.thread: threading.Thread | None = None
         self.is_over = False  # the attempt has ended: its records are complete
 
@@ -55,10 +56,10 @@ class StallWatch:
         return self.confirmed and self.run.on_stall != "wait"
 
     def look(self, now: float) -> None:
-        """Look at the time (monotonic)."""
+        """Start an examination if one is due at this time (monotonic)."""
         self.progress.look(now)
         if self.ends_run:
-            return  # its ranks end now: what they do then is not why
+            return  # the ranks are being ended: their state no longer explains the stall
         silence, limit = self.progress.silence, self.progress.limit(self.run.stall_after)
         if silence < limit:
             self.next_look, self.stall, self.confirmed, self.noted = limit, None, False, False
@@ -83,7 +84,7 @@ class StallWatch:
         pause = min(PAUSE, self.run.stall_after / SHARE)
         replies = ask_hosts(self.run, self.folder, pause)
         if self.progress.silence < silence or self.output.failed or self.ends_run or self.is_over:
-            return  # there was progress meanwhile, mpirun ends the run, or it has ended
+            return  # there was progress meanwhile, or the attempt fails or has ended
         samples = {s.rank: s for reply in replies.values() if not isinstance(reply, str)
                    for s in reply}  # fmt: skip
         diagnosis = diagnosed(
@@ -100,13 +101,15 @@ class StallWatch:
     def decide(
         self, diagnosis: Diagnosis, samples: Iterable[Sample], silence: float, limit: float
     ) -> None:
-        """Whether this is a stall, after so many seconds without progress, and whether it is the
-        second time: then it ends the run. Before it is sure, what the ranks do is shown once."""
+        """Decide whether this is a stall after `silence` seconds without progress, and whether it
+        ends the run, because it was reported long enough ago. Until it is a stall, what the ranks
+        do is shown once."""
         with contextlib.suppress(OSError):
             self._write(diagnosis, samples)
         stall, needed = self.redacted(diagnosis.stall), diagnosis.factor * limit
         if silence < needed:
-            # At the latest when it would be sure enough; before, another rank may show more.
+            # At the latest when it would count as a stall; earlier, because the ranks may show
+            # more.
             self.next_look = min(silence + limit, max(needed, silence + self.run.stall_after / 2))
             self.stall = None
             if not self.noted:
@@ -119,7 +122,7 @@ class StallWatch:
         self.noted = True
 
     def redacted(self, stall: Stall) -> Stall:
-        """The stall without the values of secrets, which a line of the program may have."""
+        """The stall without the values of secrets, which a line of the program may contain."""
 
         def text(value: str) -> str:
             return self.output.secrets.redact(value.encode()).decode(errors="replace")
@@ -159,7 +162,7 @@ class StallWatch:
 
 
 def ask_hosts(run: RunDocument, folder: str, pause: float) -> dict[str, list[Sample] | str]:
-    """The samples of each host that has ranks, by its name; why it did not answer, as a text."""
+    """{name of a host that has ranks: its samples, or, as a text, why it did not answer}."""
     replies: dict[str, list[Sample] | str] = {}
     free = threading.Semaphore(AT_ONCE)
 

@@ -34,15 +34,15 @@ HostStop = tuple[str, str, tuple[str, ...] | None]  # name, alias in the cluster
 TRIES = 3  # for the upload, and for each host's stop
 PAUSE = 5.0  # seconds between them
 BEGUN = "railhead-stops"  # what another host prints before its stop command
-COMMAND = 60.0  # seconds for one command on a host; a frozen one never answers
+COMMAND = 60.0  # seconds for one command on a host: a frozen host never answers
 SSH_FAILED = 255  # exit code of ssh itself
 GONE = 60.0  # seconds within which a host must stop answering after its stop command
 UPLOADING = 3600.0  # seconds for all tries together: GPUs cost money meanwhile
 STATE_UPLOADING = 60.0  # seconds for state.json alone, a few kB
-# Seconds without a rank after which a host whose run was taken over is not needed: the host that
-# supervises the run waits for 10 minutes for others.
+# After a takeover, this host is unused if it had no rank for so many seconds: the host that
+# supervises the run waits 10 minutes for others.
 UNUSED = 1200.0
-LOOK = 10.0  # seconds between two looks for ranks, and between two claims
+LOOK = 10.0  # seconds between two checks for ranks, and between two claims
 IN_USE = "not stopped: another host may lead the run"
 
 
@@ -57,7 +57,7 @@ def stamp(seconds: float = 0) -> str:
 
 
 class MachineStopper:
-    """Uploads the results, waits as the stop rule says, then stops the machines."""
+    """Uploads the results, waits as the stop policy says, then stops the machines."""
 
     def __init__(self, run: AfterRun, state: str) -> None:
         self.run, self.state = run, state
@@ -92,7 +92,7 @@ class MachineStopper:
                 self.stop()
 
     def situation(self) -> stop_policy.Situation:
-        """The current state of the run, as input of the stop rule."""
+        """The current state of the run, the input of the stop policy."""
         now = time.monotonic()
         controller.is_connected(path("attached"))
         ago = controller.seconds_since_seen(path("attached"))
@@ -120,8 +120,8 @@ class MachineStopper:
         return ""
 
     def run_of_others(self) -> str:
-        """The id of a later run whose chief is another host; "" if there is none. Only a run that
-        was taken over has a chief that later runs need not have."""
+        """The id of a later run whose chief is another host; "" if there is none. Only after a
+        takeover can later runs have another chief."""
         term = held.term_of(RUN)
         if self.is_lost or term is None or term.number == 1:
             return ""
@@ -149,7 +149,7 @@ class MachineStopper:
             json_file.save(path("state.json"), state)
 
     def report_wait(self, step: stop_policy.Action) -> None:
-        """Write what this process waits for; `until` is the latest time of the stop."""
+        """Report what this process waits for; `until`: when the machines stop at the latest."""
         phase = "keeping" if step.kind == "keep" else "waiting for the results to be fetched"
         situation = self.situation()
         latest = stop_policy.kept_until(self.policy, situation)
@@ -196,14 +196,14 @@ class MachineStopper:
                 self.report("uploaded")
                 return
             if time.monotonic() - began >= LASTING:
-                break  # its calls were repeated for so long
+                break  # its calls were already repeated for this long
         self.report("not uploaded", upload=why)
 
     def leads_again(self) -> bool:
         """Whether this host leads the run again. Wait until it has had no rank of the run for
-        UNUSED seconds: the host that supervises the run now may train here again, and stops this
-        machine at the end. Then claim, again while the bucket is away: until a standby that was cut
-        off from it too has left."""
+        UNUSED seconds: the host that supervises the run now may train here again, and would stop
+        this machine at the end. Then claim the lease. While the bucket does not answer, claim again
+        for CUT_OFF seconds: by then a standby that was cut off too has given up."""
         self.report("left to the host that took the run over, unless it does not use this one")
         used = time.monotonic()
         while (unused := time.monotonic() - used) < UNUSED + CUT_OFF:
@@ -215,8 +215,8 @@ class MachineStopper:
         return False
 
     def stop(self) -> None:
-        """Stop the other hosts first, this one last; only this one if the lease of the run is lost:
-        another host uses the others."""
+        """Stop the other hosts first, this one last. If the lease of the run is lost, stop only
+        this one: another host uses the others."""
         *others, (name, _, argv) = hosts = stop_policy.stops(self.run)
         in_use: dict[str, str] = {}
         if self.is_lost:
@@ -240,14 +240,14 @@ class MachineStopper:
         self.report("stopping", stopped={**outcomes, name: stop_this_host(argv)})
 
     def own_stop(self) -> HostStop:
-        """How this host stops, also where run.json is that of the host that took the run over."""
+        """How this host stops, also if run.json is that of the host that took the run over."""
         term = held.term_of(RUN)
         stops = stop_policy.stops(self.run)
         return next((stop for stop in stops if term and stop[0] == term.host), stops[-1])
 
 
 def reclaim(run: AfterRun) -> bool | None:
-    """Whether no host has taken over the run whose lease is lost, and none can any more; None if
+    """Whether this host has the lost lease again, because no host has taken the run over; None if
     the bucket does not answer."""
     with contextlib.suppress(OSError):
         ended = bounded.run(bounded.command_with_client(run, RUN, programs.RECLAIM), COMMAND)
@@ -257,7 +257,7 @@ def reclaim(run: AfterRun) -> bool | None:
 
 
 def upload(run: AfterRun, seconds: float, *only: str) -> str:
-    """Run upload for at most `seconds`; returns why it failed, or ""."""
+    """Run the upload program for at most `seconds`; returns why it failed, or ""."""
     try:
         process = bounded.run(
             bounded.command_with_client(run, RUN, programs.UPLOAD, *only), seconds
@@ -270,7 +270,8 @@ def upload(run: AfterRun, seconds: float, *only: str) -> str:
 
 
 def stop_remote_host(alias: str, argv: Sequence[str] | None) -> str:
-    """Run another host's stop command; "ok" when it no longer answers, otherwise the reason."""
+    """Run another host's stop command; returns "ok" when the host no longer answers, otherwise the
+    reason."""
     if argv is None:
         return "has no stop command"
     why = ""
@@ -336,9 +337,9 @@ def stop_this_host(argv: Sequence[str]) -> str:
 
 def main() -> None:
     """Stop the machines of the run in whose folder this process works."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late cancel does not end this process
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a late cancel must not end this process
     run = json_file.read(path("run.json"), AfterRun)
-    state = str(json_file.load_object(path("state.json")).get("state"))  # also of a damaged one
+    state = str(json_file.load_object(path("state.json")).get("state"))  # it may be damaged
     if held.is_held(RUN):
-        held.stay_alive(RUN)  # the thread of the supervisor ended with its program
+        held.stay_alive(RUN)  # the supervisor's thread ended at the exec
     MachineStopper(run, state).go()

@@ -50,13 +50,13 @@ from ..stall.watch import StallWatch
 
 RUN = os.getcwd()  # the run's folder
 LOCK = os.path.expanduser(programs.LOCK)
-SHOWN = 12  # lines of mpirun, when it names no rank
-SHUT_DOWN = "Horovod has been shut down"  # what the others print when one has ended
+SHOWN = 12  # lines of mpirun that are shown if it names no rank
+SHUT_DOWN = "Horovod has been shut down"  # what other ranks print when one has ended
 LEFT = "mpirun ended without a message, before its ranks"
-GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read the rest of its pipes
-BACKLOG = 600.0  # seconds: to read the rest of mpirun's output, which is finite
+GRACE = 5.0  # seconds: for mpirun after SIGTERM, and to read what remains in its pipes
+BACKLOG = 600.0  # seconds to read the remaining output of mpirun, which is finite
 PROCESS_NAME = b"railhead-run"  # of a supervisor that `fab cancel` may kill
-CANCELLED = False  # not an Event: SIGTERM may come while its lock is held, and would wait for ever
+CANCELLED = False  # not an Event: a SIGTERM while its lock is held would deadlock
 LOST_LEASE = (
     f"{NO_LEASE}, because its sign of life did not arrive in the bucket for {HOLD:g} s: another"
     " host may supervise the run"
@@ -88,20 +88,20 @@ class Supervisor:
         )
         self.retry = NEVER
         self.returning = Returning(self.run, RUN, state.restarts.unfit, state.changes)
-        self.grows = False  # whether it was ended to take a host back
+        self.grows = False  # whether the attempt was ended to take a host back
         self.watch = StallWatch(self.run, RUN, self.output)
         self.ended_servers = False
         self.evaluation: Reported | None = None
         self.outputs = Outputs(())
-        self.silent: int | None = None  # the host for whose silence the run was ended
-        self.silent_rank: int | None = None  # where others of that host were not silent
+        self.silent: int | None = None  # the host whose silence ended the run
+        self.silent_rank: int | None = None  # if other ranks of that host were not silent
         self.is_lost = False  # whether another host may supervise the run
         self.kept: tuple[str, ...] = ()  # the names of the processes that outlive this attempt
 
     def go(self) -> Result:
         """Run mpirun, then end all processes of the run."""
         children.set_name(PROCESS_NAME)
-        if not os.path.exists(path(manifest.BEFORE)):  # otherwise an attempt has written since
+        if not os.path.exists(path(manifest.BEFORE)):  # otherwise an attempt has written files
             with self.state.counted():  # also used by a fetch
                 json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
         self.state.start_lease(self.run)
@@ -118,11 +118,11 @@ class Supervisor:
                     reader.start()
                 code = self.wait(process)
         finally:
-            protect_from_cancel()  # before this: ending processes on a slow host takes a while
+            protect_from_cancel()  # first: ending processes on a slow host takes a while
             self.kept = (end_processes.SPARE,) if self.may_restart(code) else ()
             swept = end_processes.end_on_all_hosts(self.run, RUN, *self.kept)
             for reader, seconds in zip(readers, (BACKLOG, GRACE), strict=False):
-                reader.join(seconds)  # only now: leftover processes of a rank kept a pipe open
+                reader.join(seconds)  # only now: leftover processes of a rank had kept a pipe open
         self.output.read_kept()
         self.note(self.output.close_metrics())
         self.check()
@@ -131,18 +131,18 @@ class Supervisor:
         return self.explained(self.result(code, swept))
 
     def may_restart(self, code: int) -> bool:
-        """Whether another attempt may follow, with the spare processes of this one; `code`: of
-        mpirun."""
+        """Whether another attempt with the spare processes of this one may follow; `code`: mpirun's
+        exit code."""
         failed = (code or self.must_fail()) and self.output.chief_ended is None
         return bool(failed and self.run.retries and self.run.spare and not CANCELLED)
 
     def end_kept(self) -> None:
-        """End what has outlived this attempt, after the last one."""
+        """End the processes that outlived the last attempt."""
         if self.kept:
             end_processes.end_on_all_hosts(self.run, RUN)
 
     def after_takeover(self, taken: Taken) -> Result:
-        """The attempt whose chief was lost, and with it the run's other hosts."""
+        """The result of the attempt whose chief was lost."""
         self.state.start_lease(self.run)
         self.state.start_uploads(self.run)
         earlier = sum(attempt.seconds for attempt in self.state.restarts.attempts)
@@ -158,8 +158,8 @@ class Supervisor:
         return self.explained(result)
 
     def start_again(self, result: Result) -> Result | None:
-        """Prepare the hosts for another attempt; otherwise the result, with the reason. A cancel
-        meanwhile ends the next attempt."""
+        """Prepare the hosts for another attempt and return None; or return the result, with the
+        reason. A cancel meanwhile ends the next attempt."""
         if self.is_lost:
             return result
         decision = self.state.restarts.decide(self.ended(result))
@@ -193,18 +193,19 @@ class Supervisor:
         )
 
     def times(self) -> Times:
-        """How long this attempt and the run have taken."""
+        """The duration of this attempt and of the run so far."""
         seconds, first_step = time.monotonic() - self.begun, self.output.first_step
         return Times(seconds, self.state.run_seconds, first_step and first_step - self.begun)
 
     def tick(self) -> None:
-        """Note that the supervisor lives, between two attempts; cancel a run whose time is over."""
+        """Called between two attempts: write a sign of life, and cancel a run whose time is
+        over."""
         self.state.beat()
         if stop_policy.is_over(self.run, self.state.run_seconds):
             cancel()
 
     def unless_cancelled(self, result: Result) -> Result:
-        """The result; also of a run that was cancelled after its ranks had ended."""
+        """The result; `cancelled` for a run that was cancelled after its ranks had failed."""
         could_restart = self.run.keras_auto or self.run.retries
         if result.state == "failed" and could_restart and CANCELLED:
             return replace(result, state="cancelled", culprit=None, why=self.why())
@@ -212,8 +213,8 @@ class Supervisor:
 
     def judged(self) -> Reported | None:
         """The evaluation, also written to evaluation.json. With thresholds, and in a run that
-        evaluates another one, it is judged, and the last values of --metric belong to it; those of
-        the program's own evaluation come before them."""
+        evaluates another one, it is judged and gets the last values of --metric, except those that
+        the program's own evaluation has."""
         evaluation, limits = self.output.evaluation, self.run.thresholds
         judgement = None
         if limits or self.run.evaluates:
@@ -222,7 +223,7 @@ class Supervisor:
         if evaluation is None:
             return None
         file = path("results/evaluation.json")
-        reported = Reported(json_file.load_object(file))  # it has more, and all digits
+        reported = Reported(json_file.load_object(file))  # the file has more values, and all digits
         written = reported.after(evaluation.values)
         if judgement:
             evaluation, written = evaluation.judged(judgement), written.judged(judgement)
@@ -269,7 +270,8 @@ class Supervisor:
 
     def must_end(self) -> bool:
         """Whether the run must be ended: it was cancelled, its lease lost, only parameter servers
-        are left, a host fell silent, or it has stalled. The result needs to know which."""
+        are left, a host fell silent or answers again, or it has stalled. Notes which, for the
+        result."""
         self.ended_servers = self.only_servers_are_left()
         if CANCELLED or self.loses_lease() or self.ended_servers:
             return True
@@ -286,12 +288,12 @@ class Supervisor:
         return silent is not None or self.watch.ends_run
 
     def loses_lease(self) -> bool:
-        """Whether another host may supervise the run now; always False without `takeover`."""
+        """Whether another host may supervise the run now; always False unless `takeover` is set."""
         self.is_lost = self.is_lost or held.has_lost(RUN)
         return self.is_lost
 
     def without_lease(self, result: Result) -> Result:
-        """The result of a chief that has lost the lease; only this host has it."""
+        """The result of a chief that has lost the lease; it stays on this host."""
         chief = self.hosts[0]
         cause = Cause("host", LOST_LEASE, chief)
         culprit = Culprit(None, chief, (LOST_LEASE,))
@@ -305,10 +307,11 @@ class Supervisor:
         return bool(self.state.restarts.lacks_time(self.run, checkpoints, self.times()))
 
     def only_servers_are_left(self) -> bool:
-        """Whether the chief has ended well a while ago: parameter servers would run for ever.
+        """Whether the chief rank ended without an error GRACE seconds ago: only parameter servers
+        remain, which would run for ever.
 
-        A chief that ends by os._exit(0) reports nothing, but its process is gone. Had it failed,
-        mpirun would have ended all ranks meanwhile.
+        A chief rank that ends by os._exit(0) reports nothing, but its process is gone. After a
+        failure, mpirun would have ended all ranks by now.
         """
         ended = self.output.chief_ended or self.output.chief_gone
         return ended is not None and time.monotonic() - ended > GRACE
@@ -323,10 +326,10 @@ class Supervisor:
             raise self.output.broken
 
     def result(self, code: int, swept: Mapping[str, Swept | NotSwept]) -> Result:
-        """How the run has ended, from mpirun's exit code and the ends of the ranks: Open MPI 5 ends
-        with 0 when it has lost a host, and leaves the ranks."""
+        """How the run has ended, from mpirun's exit code and from the ranks that ended: Open MPI 5
+        exits with 0 after it has lost a host, and leaves the ranks running."""
         if self.output.chief_ended is not None or self.ended_servers:
-            code = 0  # not that of the servers, which were ended
+            code = 0  # mpirun's code is that of the servers, which were ended
         elif self.output.heartbeats.going or self.must_fail():
             code = code or 1
         state = "cancelled" if CANCELLED else "failed" if code else "succeeded"
@@ -342,11 +345,11 @@ class Supervisor:
         )
 
     def must_fail(self) -> bool:
-        """Whether the supervisor has ended the run for a fault, or without being allowed to."""
+        """Whether the supervisor has ended the attempt as failed."""
         return self.is_lost or self.silent is not None or self.grows or self.watch.ends_run
 
     def explained(self, result: Result) -> Result:
-        """The result with the cause of a failure, also from what the culprit's host shows."""
+        """The result with the cause of a failure, which the culprit's output and host show."""
         if self.is_lost:
             return self.without_lease(result)
         if result.culprit is None:
@@ -361,14 +364,15 @@ class Supervisor:
         return replace(result, cause=diagnosis.cause)
 
     def why(self) -> str | None:
-        """Why the run was cancelled; None for a cancel by the user."""
+        """Why the run was cancelled; None if a user cancelled it."""
         if stop_policy.is_over(self.run, self.state.run_seconds):
             budget = f", or its budget of {self.run.budget:g} USD" if self.run.budget else ""
             return f"its {self.run.max_hours:.3g} hours (--max-hours{budget}) were over"
         return None
 
     def culprit(self, code: int) -> Culprit:
-        """The rank that failed first. A rank reports its exit; mpirun reports a kill or a loss."""
+        """The rank that failed first. A rank reports its exit; mpirun reports a killed rank or a
+        lost host."""
         if self.silent is not None:
             return Culprit(None, self.hosts[self.silent], (self.silence(),))
         if self.grows:
@@ -389,7 +393,8 @@ class Supervisor:
         return Culprit(None, self.lost_host(first), tuple(lines) or (LEFT,))
 
     def early_end(self, blamed: Culprit) -> Culprit | None:
-        """The rank that ended well before the others, if the error of this one says so."""
+        """The rank that ended without an error before the others, if the error of `blamed` shows
+        that."""
         others = sorted(self.output.finished.difference(self.output.failed))
         if not others or not any(SHUT_DOWN in line for line in blamed.lines):
             return None
@@ -406,7 +411,7 @@ class Supervisor:
         return present[position] if position is not None and position < len(present) else None
 
     def silence(self) -> str:
-        """What is known of a host that fell silent."""
+        """The line about the host that fell silent."""
         seconds = self.output.heartbeats.limit(self.silent or 0)
         if (rank := self.silent_rank) is not None:
             return f"no heartbeat of rank {rank} for {seconds:g} s: its output helper has ended"
@@ -414,13 +419,13 @@ class Supervisor:
         return f"no heartbeat of its ranks for {seconds:g} s: the host or its {program} hangs"
 
     def blame(self, rank: int) -> Culprit:
-        """A rank, and its last lines."""
+        """A rank as the culprit, with its last lines."""
         return Culprit(rank, self.output.host_of(rank), tuple(self.output.logs[rank].lines()))
 
 
 @contextlib.contextmanager
 def started(argv: list[str], stdout: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Start mpirun; it is always ended at the end of the block."""
+    """Start mpirun; the end of the block always ends it."""
     pipes: dict[str, Any] = {"stdout": stdout, "stderr": subprocess.PIPE}
     process = subprocess.Popen(
         argv,
@@ -444,21 +449,22 @@ def started(argv: list[str], stdout: int) -> Iterator[subprocess.Popen[bytes]]:
 def protect_from_cancel() -> None:
     """Take the process name that `end_processes` ignores.
 
-    mpirun has ended. Ending what its ranks left on slow hosts, and hashing the results, may take
-    minutes, and only this process writes the result and stops the machines after that.
+    mpirun has ended. To end leftover processes on slow hosts and to hash the results may take
+    minutes, and only this process can then write the result and stop the machines.
     """
     children.set_name(end_processes.FINISHING.encode())
 
 
 def failure(code: int, *lines: str) -> Result:
-    """The result of a run that failed for a reason other than a rank."""
+    """The result of a run whose failure is not that of a rank."""
     culprit = Culprit(None, None, lines)
     run_id = os.path.basename(RUN)
     return Result(run_id=run_id, state="failed", exit_code=code, culprit=culprit)
 
 
 def attempt(state: State) -> Result:
-    """Run it; returns the result, also if the run could not start or the supervisor failed."""
+    """Run all attempts; returns a result even if the run could not start or the supervisor
+    failed."""
     try:
         taken = taken_over()
         while True:
@@ -486,7 +492,7 @@ def printed_error() -> list[str]:
 
 
 def taken_over() -> Taken | None:
-    """What this host knew of the run when it took it over; None on its first chief."""
+    """The document of this host's takeover of the run; None on the run's first chief."""
     try:
         return json_file.read(path(programs.TAKEOVER), Taken)
     except FileNotFoundError:
@@ -494,7 +500,8 @@ def taken_over() -> Taken | None:
 
 
 def other_run(free: bool) -> str:
-    """The id of the run that has the lock; "" if it was free: now it has the id of this one."""
+    """The id of the run that holds the lock; "" if the lock was free: then this run's id is
+    written."""
     if not free:
         with open(LOCK) as lock:
             return lock.read().strip() or "unknown"
@@ -507,8 +514,8 @@ def main(held: str = "") -> int:
     """Supervise the run; exit code 1 when it never started.
 
     Args:
-        held: where given, the command that starts the run checks the hosts while this process loads
-            its modules: a byte on standard input lets it go on, the end of it ends it.
+        held: if set, the command that starts the run checks the hosts while this process loads
+            its modules: a byte on standard input lets it continue, EOF ends it.
     """
     keeper = prepare() if held else None
     if held and not os.read(0, 1):
@@ -542,10 +549,10 @@ def main(held: str = "") -> int:
 
 
 def prepare() -> cluster_key.Keeper | None:
-    """Do what a start would wait for: start the program for the key, and make the classes of the
-    run's document."""
+    """Do early what takes time: start the program for the key, and build the classes of the run's
+    document."""
     keeper = cluster_key.prepare()
-    with contextlib.suppress(OSError, ValueError):  # it is reported when the run has started
+    with contextlib.suppress(OSError, ValueError):  # the start of the run reports it
         json_file.read(path("run.json"), RunDocument)
     return keeper
 
