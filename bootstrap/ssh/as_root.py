@@ -13,7 +13,7 @@ _SUDO = 'r=; [ "$(id -u)" = 0 ] || r="sudo -n"; $r'
 def as_root(script: str) -> str:
     """The shell command that runs a POSIX sh script as root, with stderr in stdout.
 
-    Its stdin is /dev/null: the channel that carries the command carries other data after it.
+    Its stdin is /dev/null: after the command, its channel carries other data.
     """
     return f"{_SUDO} sh -c {shlex.quote(script)} </dev/null 2>&1"
 

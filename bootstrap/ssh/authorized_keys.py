@@ -15,12 +15,12 @@ from .host_keys import parsed_key
 from .session import Session
 
 PATH = "~/.ssh/authorized_keys"
-MARK = "railhead:"  # of a cluster's lines, before its name
-# Google's guest agent writes this above each key in a machine's metadata, and writes both again
-# when it starts. It drops whatever line is below this one.
+MARK = "railhead:"  # before the cluster's name, in the comment of its lines
+# Google's guest agent writes this above each key of a machine's metadata. When it starts, it writes
+# both again, and drops the line below this one, whatever it is.
 FROM_METADATA = "# Added by Google"
 LARGEST = 20_000  # bytes of a file with one public key
-TRIES = 5  # of a change, when others change the file at the same moment
+TRIES = 5  # of a change, if others change the file at the same time
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def authorize(session: Session, cluster: str, lines: list[str], *, keep: bool = 
 
 
 def add(session: Session, key: PublicKey) -> str:
-    """Let a person log in to a host; the outcome, for the user."""
+    """Let a person log in to a host; returns the outcome, for the user."""
 
     def updated(lines: list[str]) -> list[str]:
         return lines if any(_has(line, key) for line in lines) else [*lines, str(key)]
@@ -88,11 +88,11 @@ def add(session: Session, key: PublicKey) -> str:
 
 
 def remove(session: Session, key: PublicKey) -> str:
-    """Remove a person's key from a host; the outcome, for the user.
+    """Remove a person's key from a host; returns the outcome, for the user.
 
     Raises:
-        UsageError: it is the last key of a person: nobody could log in afterwards. Or it is in the
-            metadata of a machine in Google Cloud, such as that of the stack.
+        UsageError: it is the last key of a person: nobody could log in afterwards. Or the key is in
+            the metadata of a Google Cloud machine, such as the stack's.
     """
     changed = _change(session, lambda lines: _without(lines, key))
     return "does not accept this key any more" if changed else "does not have this key"
@@ -121,7 +121,7 @@ def _has(line: str, key: PublicKey) -> bool:
 
 
 def _lets_in(line: str) -> bool:
-    """Whether a line authorizes any key. Its options, which may have spaces, are before the key."""
+    """Whether a line authorizes any key. Options, which may contain spaces, come before the key."""
     words = line.split()
     return not _is_comment(line) and any(map(_is_any_key, words, words[1:]))
 
@@ -131,16 +131,16 @@ def _is_comment(line: str) -> bool:
 
 
 def _is_any_key(kind: str, data: str) -> bool:
-    """The same as `_is_key`, also for keys in hardware, which paramiko does not decode."""
+    """As `_is_key`, but also true for hardware keys, which paramiko does not decode."""
     return kind.startswith(("sk-ssh-", "sk-ecdsa-")) or _is_key(kind, data)
 
 
 def _change(session: Session, updated: Callable[[list[str]], list[str]]) -> bool:
-    """Replace the lines of the file by the updated ones; whether they differ. When somebody else
-    changes the file in the meantime, theirs are updated.
+    """Replace the lines of the file by `updated` of them; returns whether they differ. If somebody
+    else changes the file meanwhile, it is read and updated again.
 
     Raises:
-        RailheadError: the file cannot be read, or others change it each time. It stays as it is.
+        RailheadError: the file cannot be read, or others change it each time; it is unchanged.
     """
     for _ in range(TRIES):
         before = session.call(Read(PATH, strict=True)).text

@@ -1,4 +1,5 @@
-"""A channel with a host in which each operation has bounds: a host may be silent, or never end."""
+"""A channel to a host in which each operation has bounds: a host may be silent, or send without
+end."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from ..inventory.hosts import Host
 from .connection import ConnectionLost, Unresponsive
 
 T = TypeVar("T")
-PIECE = 1 << 18  # bytes; paramiko copies the rest of its buffer for each packet
+PIECE = 1 << 18  # bytes; for each packet, paramiko copies what remains in its buffer
 
 
 class BoundedChannel:
@@ -46,7 +47,7 @@ class BoundedChannel:
     def operation(
         self, bounds: Bounds, *, silence: float | None = None, bytes: float = 0
     ) -> Iterator[None]:
-        """One operation within its bounds; with another `silence`, and `bytes` more.
+        """One operation within its bounds; `silence` replaces theirs, `bytes` are added.
 
         Raises:
             Unresponsive: it did not keep them.
@@ -68,7 +69,7 @@ class BoundedChannel:
         if self.received - self._before > self._bounds.bytes:
             what = f"has sent more than {size(self._bounds.bytes)} in one answer"
         elif time.monotonic() >= self._until:
-            seconds = self._until - begun  # `within` may have left none
+            seconds = self._until - begun  # 0 if `within` has no time left
             limit = f"{seconds:.0f} s" if seconds >= 1 else "the time of this command"
             what = f"has not completed its answer within {limit}"
         else:
@@ -87,7 +88,7 @@ class BoundedChannel:
         raise TimeoutError
 
     def send(self, data: bytes, on_sent: TransferReporter | None = None) -> None:
-        """Send all of it; `on_sent` gets the bytes sent so far, and those of all."""
+        """Send all data; `on_sent` gets the bytes sent so far, and in total."""
         try:
             for start in range(0, len(data), PIECE):
                 piece = data[start : start + PIECE]

@@ -30,11 +30,11 @@ PACKAGES = Path(railhead.documents.__file__).parents[2]  # the folder of `railhe
 @dataclass(frozen=True)
 class Bundle:
     """Files to send, sorted by path; `root` is their folder here, not a part of the digest.
-    `elsewhere`: by path the folder of those that are below another one."""
+    `elsewhere`: {path of a file: its folder, if that is not `root`}."""
 
     root: Path
     files: tuple[BundleFile, ...]
-    elsewhere: Mapping[str, Path] = field(default_factory=dict, hash=False)  # a dict has none
+    elsewhere: Mapping[str, Path] = field(default_factory=dict, hash=False)  # a dict has no hash
 
     @cached_property
     def digest(self) -> str:
@@ -65,7 +65,7 @@ def pack_file(path: Path) -> Bundle:
 
 
 def pack_every_file(folder: Path, limit: int = LIMIT) -> Bundle:
-    """Bundle all regular files of a folder, whatever .gitignore says; links are left out."""
+    """Bundle all regular files of a folder, whatever .gitignore says; without links."""
     root = folder.resolve()
     paths = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
     files = [LocalFile(p.relative_to(root).as_posix(), p, p.stat().st_size) for p in paths]
@@ -74,7 +74,7 @@ def pack_every_file(folder: Path, limit: int = LIMIT) -> Bundle:
 
 
 def pack_training(repo: Path) -> Bundle:
-    """Bundle the training code in `repo`, and our documents, which it shares with this side."""
+    """Bundle the training code in `repo`, and the documents that it shares with `bootstrap`."""
     if not (repo / "training" / "__main__.py").is_file():
         raise UsageError(f"no training/ in {repo}", hint="install Railhead again: it is incomplete")
     roots = {"railhead/documents": PACKAGES, "training": repo.resolve()}
@@ -107,8 +107,8 @@ def pack_script(script: Path, workdir: Path | None = None) -> tuple[Bundle, str]
 
 
 def contents(bundle: Bundle, needed: Iterable[str]) -> bytes:
-    """The contents whose sha256 is in `needed`, compressed by zlib: each once, one after the other
-    in the order of their hashes. Equal arguments give equal bytes.
+    """The contents whose sha256 is in `needed`, each once, concatenated in the order of their
+    hashes, compressed by zlib. Equal arguments give equal bytes.
 
     KeyError: a hash is not in the bundle. RailheadError: a file changed after it was hashed.
     """
@@ -136,7 +136,7 @@ def _refuse_large(root: Path, files: list[LocalFile], limit: int) -> None:
 
 
 def _read(file: LocalFile) -> BundleFile:
-    """Hash one file; its size is the bytes read, because it may have grown since the walk."""
+    """Hash one file; its size is the number of bytes read: it may have grown since the walk."""
     sha256, size = hashlib.sha256(), 0
     try:
         with file.source.open("rb") as content:
@@ -150,7 +150,7 @@ def _read(file: LocalFile) -> BundleFile:
 
 
 def _unchanged(root: Path, file: BundleFile) -> bytes:
-    """A file's content; RailheadError when it differs from what was hashed."""
+    """A file's content; RailheadError if it has changed since it was hashed."""
     try:
         content = (root / file.path).read_bytes()
     except OSError as error:
@@ -177,8 +177,8 @@ def _check_script(script: Path) -> None:
 
 
 def _check_ending(script: Path) -> None:
-    """Refuse what Python would not run, or would run as something else: a notebook is a file of
-    JSON, which is a Python expression."""
+    """Refuse a file that Python would not run, or would misunderstand: a notebook is JSON, which is
+    a valid Python expression."""
     if script.suffix in ("", ".py", ".pyw"):
         return
     hint = f"name a Python program: {script.with_suffix('.py')}"

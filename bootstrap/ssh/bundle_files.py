@@ -29,7 +29,7 @@ from ..inventory.git import git
 from .gitignore import IgnoreFile, ignored, parse
 
 _NEVER = frozenset({".git", ".hg", ".svn", "__pycache__"})
-# What we write into results/: a file, and the name of the folder that has it.
+# Folders that we write into results/: a file in the folder, and the folder's name.
 _WRITTEN = {
     "run.json": RUN_ID,
     "sweep.json": re.compile(r"sweep-[0-9a-f]{8}"),
@@ -114,7 +114,7 @@ def _start(root: Path) -> _Folder:
         base = _below(outer, top)
         rules += _rules_in(outer, base)
         if ignored(rules, base + inner.name, folder=True):
-            rules = ()  # the user chose this folder: the rules above it do not apply
+            rules = ()  # the user chose this folder: rules of parent folders do not apply
     return _Folder(root, "", (), _below(root, top), rules)
 
 
@@ -133,7 +133,7 @@ def _in_index(root: Path) -> Iterator[LocalFile]:
 
 
 def _is_below_never_sent(root: Path, path: Path) -> bool:
-    """Whether a file is in a folder that is not sent whatever git says."""
+    """Whether a file is in a folder that is never sent, whatever git says."""
     folders = [root / folder for folder in path.parents if folder.name]
     return not _NEVER.isdisjoint(path.parts) or any(
         _never_sent(folder, {entry.name for entry in folder.iterdir()}) for folder in folders
@@ -191,7 +191,7 @@ def _visit(root: Path, parent: _Folder, entry: os.DirEntry[str]) -> Iterator[Loc
 
 
 def _stat(place: Path) -> os.stat_result | None:
-    """The status of an entry or its target; None for a dangling link, which is of no use here."""
+    """The status of an entry or its target; None for a dangling link."""
     try:
         return place.stat()
     except OSError as error:
@@ -201,7 +201,8 @@ def _stat(place: Path) -> os.stat_result | None:
 
 
 def _never_sent(folder: Path, names: Set[str]) -> bool:
-    """Whether a folder with these names in it is a virtual environment, or ours in results/."""
+    """Whether a folder that contains these names is a virtual environment, or one that we wrote
+    into results/."""
     if not _ENVIRONMENT_MARKS.isdisjoint(names):
         return True
     return folder.parent.name == "results" and any(

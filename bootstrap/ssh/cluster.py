@@ -1,4 +1,4 @@
-"""A cluster with its open connections: what is known about the hosts, and how they are reached."""
+"""A cluster with its open connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens all SSH sessions, one per host, and explains why a host cannot be reached; starts agents.
+"""Opens all SSH sessions, one per host; explains why a host cannot be reached; starts agents.
 
 `everywhere` runs a function on all hosts at once, waits for all and reports all.
 """
@@ -52,7 +52,7 @@ def _open(host: Host, inventory: Inventory, keys_only: bool) -> Session:
 
 
 def failure_reason(host: Host, error: Exception) -> str:
-    """The message for the user: why `host` cannot be reached, and what to do about it."""
+    """The message for the user: why `host` cannot be reached, and the next command."""
     for kind, describe in _REASONS:
         if isinstance(error, kind):
             return describe(host, error)
@@ -165,7 +165,7 @@ def _jump(host: Host, error: Any) -> str:
 _REASONS: tuple[tuple[Any, Callable[[Host, Any], str]], ...] = (
     (JumpHostFailed, _jump),
     (UnknownHostKey, _unknown),
-    (RevokedHostKey, _revoked),  # before ChangedHostKey, of which it is one
+    (RevokedHostKey, _revoked),  # before its base class ChangedHostKey
     (ChangedHostKey, _changed),
     (NotAccepted, _no_key),
     (Penalised, _penalised),
@@ -185,8 +185,8 @@ _TEXTS: dict[str, Callable[[Host, Any], str]] = {
 
 
 def is_out_of_reach(error: Exception) -> bool:
-    """Whether the network or the host is the reason, rather than a key or an account: the same
-    command may work later."""
+    """Whether the network or the host is the cause, not a key or an account: the same command may
+    work later."""
     if isinstance(error, JumpHostFailed):
         return is_out_of_reach(error.cause)
     if isinstance(error, OpenSshFailed):
@@ -238,11 +238,11 @@ class Sessions(dict[str, Session]):
 
     @property
     def out_of_reach(self) -> bool:
-        """Whether each host that was not reached may be reached later."""
+        """Whether every host that was not reached may be reached later."""
         return all(map(is_out_of_reach, self.failed.values()))
 
     def drop(self, errors: Mapping[str, Exception]) -> None:
-        """Close sessions, and count their hosts as not reached, each for its error."""
+        """Close sessions, and count their hosts as not reached, because of these errors."""
         for name in errors:
             self.pop(name).close()
         failed = {**self.failed, **errors}
@@ -287,7 +287,7 @@ def open_sessions(inventory: Inventory, *, keys_only: bool = False) -> Sessions:
         _all(one, {host.name: host for host in inventory.hosts})
     except KeyboardInterrupt:
         interrupted.set()
-        for session in connected:  # ends the threads that wait for a greeting
+        for session in connected:  # this ends the threads that wait for a greeting
             session.close()
         raise
     for session in connected:
@@ -334,8 +334,8 @@ def attempts(
 
 
 def _all(work: Callable[[T], object], items: Mapping[str, T]) -> None:
-    """Do the work on each item, by the name of its host, at the same time. After Ctrl-C the caller
-    closes the sessions, which ends the work on them; what still connects ends with the process."""
+    """Run `work` on all items, by host name, at the same time. After Ctrl-C the caller closes the
+    sessions, which ends their work; threads that still connect end with the process."""
     waiting = set(items)
 
     def one(name: str) -> None:
@@ -355,8 +355,7 @@ def all_facts(opened: Mapping[str, Session]) -> dict[str, HostFacts]:
 
 
 def start_agent(session: Session, facts: HostFacts | None = None) -> str:
-    """Start the agent of one host; returns the path of the host's Python. `facts` of the host are
-    read unless they are given.
+    """Start the agent of one host; returns the path of the host's Python. `facts`: None reads them.
 
     Raises:
         UsageError: the host has no Python that can run it.

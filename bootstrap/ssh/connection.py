@@ -1,4 +1,4 @@
-"""What a session needs of the connection to its host, whichever transport it has."""
+"""The interface of a session's connection to its host, for all transports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ConnectionLost(RailheadError):
 
 
 class Unresponsive(ConnectionLost):
-    """The host is connected, and an operation did not keep its bounds. The channel is closed."""
+    """The host is connected, but an operation exceeded its bounds. The channel is closed."""
 
 
 class PortsOff(Exception):
@@ -36,14 +36,14 @@ class Connection(Protocol):
 
     @property
     def host_key(self) -> paramiko.PKey:
-        """The key of its sshd."""
+        """The host key that its sshd has presented."""
 
     @property
     def is_connected(self) -> bool:
         """Whether the connection is open."""
 
     def shell(self, command: str) -> Channel:
-        """A channel in which a command of the login shell has begun."""
+        """A channel in which the login shell runs a command."""
 
     def open_port(self, port: int) -> Channel:
         """A channel to a loopback port of the host.
@@ -61,4 +61,4 @@ class Connection(Protocol):
         """
 
     def close(self) -> None:
-        """Close the connection, and those to the jump hosts."""
+        """Close the connection, and the connections to its jump hosts."""

@@ -1,9 +1,9 @@
 """Decides which files .gitignore excludes, as git does. Pure.
 
 Git applies its rules to one folder entry at a time, from the top down, and never enters an excluded
-folder. `bundle_files` does the same; this module decides about one entry. The rules are translated
-here because pathspec matches whole paths, and includes files that git excludes
-(`!folder/` re-includes what a later rule excludes, `data/**` with `!data/.gitkeep` loses both).
+folder. `bundle_files` does the same; this module decides about one entry. We do not use pathspec,
+because it matches whole paths and differs from git: with it, `!folder/` re-includes files that a
+later rule excludes, and `data/**` with `!data/.gitkeep` loses both.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _part(token: re.Match[str]) -> str | None:
 
 
 def _set(body: str) -> str | None:
-    """The inside of `[...]`; it never matches a slash. None when a `[:kind:]` is unknown."""
+    """The inside of `[...]`; it never matches a slash. None if a `[:kind:]` is unknown."""
     negated = body[0] in "!^"
     members = [_member(match) for match in _MEMBER.finditer(body[1:] if negated else body)]
     if None in members:
@@ -132,7 +132,8 @@ def _set(body: str) -> str | None:
 
 
 def _member(match: re.Match[str]) -> str | None:
-    """One member of a set: a kind, a character or a range (git uses a reversed one's start)."""
+    """One member of a set: a kind, a character or a range (of a reversed range git uses the
+    start)."""
     if match["kind"]:
         return _KINDS.get(match["kind"])
     if match["char"]:

@@ -49,7 +49,7 @@ class RevokedHostKey(ChangedHostKey):
 @dataclass(frozen=True)
 class Pins:
     """Where the keys of a host are pinned: the first of `files` with an entry for the host decides.
-    `name` is the name of its entries where it is not the address."""
+    `name`: the name of its entries, if it is not the address."""
 
     files: tuple[Path, ...]
     name: str | None = None
@@ -67,11 +67,11 @@ class _AnyOf:
     def __eq__(self, key: object) -> bool:
         return key in self.keys
 
-    __hash__ = None  # type: ignore[assignment]  # it equals several keys, so it has no hash
+    __hash__ = None  # type: ignore[assignment]  # equal to several keys, so it has no hash
 
 
 class KnownKeys(HostKeys):
-    """The keys of a known_hosts file, and those that it revokes, for whichever host."""
+    """The keys of a known_hosts file, and the keys that it revokes, for any host."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,8 +116,8 @@ class Client(paramiko.SSHClient):
 def _renamed(
     name: str, looked_up: str, pins: HostKeys, revoked: Sequence[paramiko.PKey]
 ) -> HostKeys:
-    """The pins of `name` that are not revoked under the name that paramiko looks up: one entry for
-    each key type."""
+    """The unrevoked pins of `name`, under the name that paramiko looks up: one entry for each key
+    type."""
     by_type: dict[str, list[paramiko.PKey]] = {}
     for entry in getattr(pins.lookup(name), "_entries", ()):
         if entry.key not in revoked:
@@ -148,7 +148,7 @@ def _read(file: Path, _mtime_ns: int, _size: int) -> KnownKeys:
         text = line.removeprefix("@revoked")
         if text.startswith(("#", "@")):
             continue
-        with contextlib.suppress(Exception):  # it raises any exception of its decoders
+        with contextlib.suppress(Exception):  # its decoders raise exceptions of many types
             entry = HostKeyEntry.from_line(text.strip())
             if entry and text != line:
                 pins.revoked.append(entry.key)

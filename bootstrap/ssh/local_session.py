@@ -14,7 +14,7 @@ HERE = "here"  # its name as a host
 
 
 class LocalSession(Session):
-    """A shell of this computer, then the agent in it, at home in $HOME."""
+    """A session with a shell of this computer, later with the agent; its home is $HOME."""
 
     def __init__(self) -> None:
         log.event("here: sh   # reads the facts, then becomes the agent")

@@ -1,7 +1,7 @@
-"""One connection to one host and the one exec channel in it: sh first, then the agent.
+"""One connection to one host and its only exec channel, which runs sh first, then the agent.
 
-Facts need no Python on the host. The agent (host/agent) does everything else: the
-archive with it is sent over the same channel, and its start writes nothing to the host's disk.
+Facts need no Python on the host. The agent (host/agent) does everything else: its archive is sent
+over the same channel, and its start writes nothing to the host's disk.
 """
 
 from __future__ import annotations
@@ -65,24 +65,24 @@ from .connection import ConnectionLost as ConnectionLost
 OPEN = Bounds(60, 60, 4_000_000)  # the shell's greeting, the facts, the agent's start
 SHELL = Bounds(600, 12 * 3600, 16_000_000)
 BLOBS = "~/.railhead/blobs"
-GREETING_LINES = 5  # that are shown, of those that come before the shell
+GREETING_LINES = 5  # at most, of those that the host prints before the shell, are shown
 EXIT_CODE = re.compile("[0-9]{1,3}")
 OnLine = Callable[[Line | Grown], None]
 
 # Reads sh line by line and runs the lines at each @go, so that facts need no Python. POSIX `read`
 # takes no byte beyond its line, so `exec` can pass the same channel to the agent. Output before
-# @loop is the greeting of a login shell.
-# One line without quotes, `!` and `\\\\`, which csh, tcsh and fish read otherwise than sh. $n is a
-# newline. The PATH of an account may lack the system's folders.
+# @loop is the greeting of a login shell. One line without quotes, `!` and `\\\\`, which csh, tcsh
+# and fish read differently from sh. $n is a newline. The PATH of an account may lack the system's
+# folders.
 SYSTEM_PATH = "PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin; export PATH; "
 LOOP = (
     r'n=$(printf "\n."); n=${n%.}; s=; cd "$HOME"; '
     f"{SYSTEM_PATH}echo; echo @loop; while IFS= read -r l; do"
     ' case $l in @go) eval "$s"; s=;; *) s="$s$n$l";; esac; done'
 )
-LOGIN = "exec /bin/sh -c " + shlex.quote(LOOP)  # the command for whatever shell the account has
-# Python takes modules from archives, and this one is a file in memory. A host that an agent has
-# prepared keeps it (host/agent/kept_programs.py), so that it is sent to each host once.
+LOGIN = "exec /bin/sh -c " + shlex.quote(LOOP)  # works in any login shell
+# Python imports modules from an archive, here a file in memory. A host that an agent has prepared
+# keeps the archive (host/agent/kept_programs.py), so it is sent to each host only once.
 START_AGENT = f"""
 import os, sys, zlib
 name, checksum, size = sys.stdin.buffer.readline().decode().split()
@@ -109,7 +109,7 @@ class Session:
     """One connection to one host and the one channel in it. Not shared between threads."""
 
     def __init__(self, host: Host, connection: Connection) -> None:
-        """Begin a session over an open connection, which it closes at its end."""
+        """Begin a session over an open connection, which the session closes at its end."""
         self.connection = connection
         self._use(host, connection.shell(LOGIN), connection.close)
 
@@ -119,7 +119,7 @@ class Session:
         return self.connection.host_key
 
     def _use(self, host: Host, channel: Any, close: Callable[[], None]) -> None:
-        """Use a channel to a shell that runs LOOP."""
+        """Use this channel to a shell that runs LOOP."""
         self.host = host
         self._close_connection = close
         self._channel = BoundedChannel(host, channel)
@@ -131,7 +131,7 @@ class Session:
         """Run POSIX sh on the host and return its output; `report` gets each line as it comes.
 
         Raises:
-            ConnectionLost: the channel broke, or the command did not keep its bounds
+            ConnectionLost: the channel broke, or the command exceeded its bounds
                 (bounded_channel.py); `silence` replaces the longest one.
         """
         return self._sh(SHELL, text, report, silence)
@@ -219,8 +219,8 @@ class Session:
         """Wait for the shell.
 
         Raises:
-            Unresponsive: the host accepted the login, and no shell has answered.
-            ConnectionLost: it closed the session; the error has what it printed.
+            Unresponsive: the host accepted the login, but no shell has answered. ConnectionLost: it
+            closed the session; the error has its output.
         """
         printed = deque[bytes](maxlen=GREETING_LINES)
         with self._channel.operation(OPEN):
@@ -244,7 +244,7 @@ class Session:
 
     @property
     def has_agent(self) -> bool:
-        """Whether the agent runs in the channel; then `sh` is over."""
+        """Whether the agent runs in the channel; then `sh` can no longer be called."""
         return self._agent
 
     def start_agent(self, python: str) -> None:
@@ -253,7 +253,7 @@ class Session:
             return
         packed, command = archive(), shlex.join([python, "-I", "-S", "-c", START_AGENT])
         with self._logged(f"start the agent with {python}"), self._channel.operation(OPEN):
-            self._agent = True  # or nothing, if it does not take the archive
+            self._agent = True  # even if it fails: then nothing runs in the channel
             self._send(f"exec {command}\n@go\n{head(packed)}\n".encode())
             first = next(self._messages())
             if first.get("event") == {"needed": True}:
@@ -273,9 +273,9 @@ class Session:
 
         Raises:
             RailheadError: the operation failed on the host, the connection broke, or the operation
-                did not keep its bounds; `silence` replaces the longest one, and so many `bytes` may
-                come besides.
-            Hostile: what it sent is not in the form of this operation's events and reply.
+                exceeded its bounds; `silence` replaces the longest silence, and `bytes` may
+                come in addition.
+            Hostile: the host sent something other than this operation's events and reply.
         """
         assert self._agent, "start_agent first"
         bounds = self._channel.operation(request.bounds, silence=silence, bytes=bytes)
@@ -289,8 +289,8 @@ class Session:
 
     def call_all(self, *requests: Request[Any, Any]) -> list[Any]:
         """Carry out several short operations in one round trip: the host has all of them before it
-        answers the first. Their events are ignored, and none of them is sent bytes besides. One
-        that fails keeps the host from none of the others.
+        answers the first. Their events are ignored, and none of them may request bytes. If one
+        fails, the host still carries out the others.
 
         Raises:
             As `call`, after all answers: the first error of an operation.
@@ -345,14 +345,14 @@ class Session:
         on_sent: TransferReporter | None = None,
     ) -> Placed:
         """Make folder `dest` on the host contain the bundle; only missing contents are sent.
-        `on_sent` gets the bytes sent so far, and those of all."""
+        `on_sent` gets the bytes sent so far, and in total."""
         return self._send_files(Tree(bundle.files, BLOBS, dest, prune), bundle, on_sent)
 
     def send_folder(
         self, bundle: Bundle, dest: str, *, on_sent: TransferReporter | None = None
     ) -> Placed:
         """Create folder `dest`, named by a digest, on the host with the whole bundle or not at all;
-        a damaged one is replaced."""
+        replaces a damaged one."""
         return self._send_files(PlaceFolder(bundle.files, BLOBS, dest), bundle, on_sent)
 
     def _send_files(
@@ -402,7 +402,7 @@ class Session:
         return self._receive(out, unpack.packed_limit(limit), Get(root, tuple(patterns), limit))
 
     def get_file(self, path: str, out: Path, *, limit: int) -> None:
-        """Fetch one file of at most `limit` bytes, as it is, into `out`, which must not exist.
+        """Fetch one file of at most `limit` bytes into `out`, which must not exist.
 
         Raises:
             Hostile: it is larger, or does not match the sha256 that the host sent.
@@ -443,7 +443,7 @@ class Session:
                     sink.write(data)
                     missing -= len(data)
 
-            more = 2 * most  # with the lines between the pieces
+            more = 2 * most  # room for the lines between the pieces
             return self.call(request, on_event=chunk, bytes=more)
 
     def close(self) -> None:
@@ -471,9 +471,9 @@ class Session:
         raise AssertionError  # _messages ends with an error
 
     def _messages(self) -> Iterator[Mapping[str, Any]]:
-        """What the agent sends; ConnectionLost at the end of the channel."""
+        """The messages of the agent; ConnectionLost at the end of the channel."""
         for raw in iter(lambda: self._channel.readline(LONGEST_LINE), b""):
-            if raw.startswith(b"{"):  # others are not from the agent
+            if raw.startswith(b"{"):  # other lines are not from the agent
                 yield self._decoded(raw)
         raise self._channel.lost()
 
@@ -484,7 +484,7 @@ class Session:
                 raise unpack.Hostile(f"a line of more than {LONGEST_LINE} bytes")
             return decode.json_object(raw, "an answer that is not JSON")
         except unpack.Hostile:
-            self.close()  # what follows may be the rest of it
+            self.close()  # the next bytes may belong to this line
             raise
 
 
@@ -493,8 +493,8 @@ def _line(request: Request[Any, Any]) -> bytes:
 
 
 def _before(mark: str, report: Reporter) -> Reporter:
-    """A reporter of the lines before the one that begins with `mark`. The blank line that comes
-    directly before it is not of the output."""
+    """A reporter of the lines before the line that begins with `mark`, without the blank line
+    directly before that one."""
     blank, ended = 0, False
 
     def of_output(raw: str) -> None:
@@ -513,12 +513,12 @@ def _before(mark: str, report: Reporter) -> Reporter:
 
 
 def _document(kind: Any, value: Any, what: str) -> Any:
-    """A document of this kind; Hostile with `what` if the value is none."""
+    """The value as a document of this kind; Hostile, with `what`, if it is not one."""
     return decode_document(kind, value, what=what, error=unpack.Hostile)
 
 
 def _checked_reply(request: Request[R, E], value: Any) -> R:
-    """The reply to a request; Hostile if the value is none."""
+    """The value as the reply to a request; Hostile if it is not one."""
     what = f"a reply of {request.op!r} that is not valid"
     reply = cast(R, _document(request.reply_kind, value, what))
     if not request.is_answered_by(reply):
@@ -544,7 +544,7 @@ def _log_details(request: Request[R, E]) -> str:
 
 
 def _checked_digests(event: Needed, bundle: Bundle) -> tuple[str, ...]:
-    """The contents that a host requests; Hostile if it requests others than those of the bundle."""
+    """The digests of contents that a host requests; Hostile if one is not in the bundle."""
     if not {*event.need} <= {file.sha256 for file in bundle.files}:
         raise unpack.Hostile("a request for a file that was not offered")
     return tuple(sorted(event.need))
@@ -565,6 +565,6 @@ def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
     return RailheadError(f"{op}: {failure.text}")
 
 
-@lru_cache(maxsize=1)  # once for all hosts; more would fill the memory
+@lru_cache(maxsize=1)  # compressed once for all hosts; more entries would fill the memory
 def _packed(bundle: Bundle, needed: tuple[str, ...]) -> bytes:
     return contents(bundle, needed)

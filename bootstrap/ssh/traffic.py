@@ -40,9 +40,9 @@ def host_traffic(host: str) -> Traffic:
 
 
 class HostSocket(socket.socket):
-    """A connected socket that counts the bytes it sends, and acknowledges at once those that it
-    receives: sshd holds a reply back until the packets before it are acknowledged, which Linux
-    delays by 40 ms. The given socket is detached."""
+    """A connected socket that counts sent bytes, and acknowledges received ones at once: sshd holds
+    a reply back until the packets before it are acknowledged, and Linux delays that by 40 ms. The
+    socket that it wraps is detached."""
 
     def __init__(self, sock: socket.socket, traffic: Traffic) -> None:
         seconds = sock.gettimeout()
@@ -52,7 +52,8 @@ class HostSocket(socket.socket):
         self.delays_acks = QUICK_ACK and self.family in (socket.AF_INET, socket.AF_INET6)
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """Receive as a socket does, and acknowledge. The kernel forgets the option."""
+        """Receive as a socket does, and set the option to acknowledge again: the kernel resets
+        it."""
         data = super().recv(size, flags)
         if self.delays_acks:
             with contextlib.suppress(OSError):  # the other end has closed it

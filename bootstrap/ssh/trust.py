@@ -1,4 +1,5 @@
-"""`fab trust`: show the keys of hosts that are not pinned yet, ask, and pin them."""
+"""`fab trust`: shows the keys of hosts that are not pinned yet, and pins those that the user
+confirms."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def pin_keys(unknown: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) 
     """Append keys to ~/.railhead/known_hosts; returns a line for each. `agreed` confirms each.
 
     Raises:
-        UsageError: a key is not confirmed, or the file cannot be read; then none is pinned.
+        UsageError: a key is not confirmed, or the file cannot be read; then no key is pinned.
     """
     path = local_state.home() / "known_hosts"
     lines = []

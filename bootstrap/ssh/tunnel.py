@@ -39,7 +39,7 @@ def tunnel(session: Session, port: int, local_port: int) -> Iterator[int]:
         try:
             yield int(listener.getsockname()[1])
         finally:
-            with contextlib.suppress(OSError):  # wakes the thread that accepts
+            with contextlib.suppress(OSError):  # ends the accepting thread
                 listener.shutdown(socket.SHUT_RDWR)
 
 
@@ -54,7 +54,7 @@ class ForwardingOff(RailheadError):
 
 
 def _require_forwarding(session: Session, port: int) -> None:
-    """ForwardingOff if no connection to a port can get through. Nothing need listen there yet."""
+    """ForwardingOff if sshd forwards no connection to the port. Nothing has to listen there yet."""
     try:
         open_channel(session, port).close()
     except ForwardingOff:

@@ -1,1 +1,1 @@
-"""What ssh_config and the keys of the user give to a login."""
+"""Logs in to a host, with the user's ssh_config and keys."""

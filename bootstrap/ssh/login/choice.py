@@ -1,4 +1,4 @@
-"""Which transport a host needs: paramiko, the quick one, or the user's own ssh."""
+"""Chooses the transport of a host: paramiko, which is faster, or the user's own ssh."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .jump_hosts import JumpHostFailed
 from .keys import NotAccepted, public_part
 from .openssh import OpenSshFailed
 
-KLIST_SECONDS = 5  # a cache may be a daemon's
+KLIST_SECONDS = 5  # a daemon may hold the cache
 FORCED = "RAILHEAD_SSH"  # set by --ssh
-# Settings that paramiko does not know, by their values that change nothing.
+# Settings that paramiko does not support, each with its values without effect.
 OF_SSH_ALONE = {
     "addressfamily": ("any",),
     "bindaddress": (),
@@ -42,7 +42,7 @@ OF_SSH_ALONE = {
 
 
 def open_connection(host: Host, hops: Sequence[Hop]) -> Connection:
-    """Log in to a host, by the transport that it needs; another one than paramiko is named."""
+    """Log in to a host by the transport that it needs; prints it if it is not paramiko."""
     if not all(hop.config.is_read for hop in hops):
         _say_without_client()
     if connection := openssh.kept(host, hops):
@@ -59,12 +59,13 @@ def open_connection(host: Host, hops: Sequence[Hop]) -> Connection:
             return _by_ssh(host, hops, reason)
         except OpenSshFailed:
             if isinstance(error, NotAccepted) and error.others:
-                raise error from None  # it names the key
+                raise error from None  # this error names the key
             raise
 
 
 def open_for_key(host: Host, hops: Sequence[Hop]) -> Connection:
-    """The same for whoever wants the host's key: UnknownHostKey has it, before a login."""
+    """As `open_connection`, to learn the host's key: an unknown key raises UnknownHostKey before a
+    login."""
     try:
         return jump_hosts.log_in(host, hops)
     except IncompatiblePeer as error:
@@ -88,7 +89,7 @@ def _say_without_client() -> None:
 
 
 def _wanted(hops: Sequence[Hop]) -> str:
-    """Why ssh itself has to log in, by the configuration; empty: paramiko can try."""
+    """Why the configuration requires ssh itself; empty: paramiko can try."""
     if os.environ.get(FORCED):
         return "--ssh"
     for hop in hops:
@@ -110,7 +111,7 @@ def _is_of_hardware(file: Path) -> bool:
 
 
 def _instead(error: Exception, hops: Sequence[Hop]) -> str:
-    """Why ssh itself may log in where paramiko has failed; empty: it cannot either."""
+    """Why ssh itself may log in after paramiko has failed; empty: it cannot either."""
     cause = error.cause if isinstance(error, JumpHostFailed) else error
     if isinstance(cause, IncompatiblePeer):
         return "paramiko has no algorithm in common with it"
@@ -149,7 +150,7 @@ def _is_certified(hop: Hop) -> bool:
 
 
 def _has_ticket() -> bool:
-    """Whether there is a Kerberos ticket: `klist` knows, in whichever cache."""
+    """Whether there is a Kerberos ticket. `klist` finds it in any cache."""
     if klist := shutil.which("klist"):
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             done = log.run([klist, "-s"], env=os.environ, cwd="/", timeout=KLIST_SECONDS)

@@ -10,13 +10,13 @@ from ..host_keys import Pins
 from .ssh_config import HostConfig
 
 CONNECT_SECONDS = 10
-MAX_LOGINS = 8  # concurrent logins per sshd, which drops some from 10 on (MaxStartups)
+MAX_LOGINS = 8  # concurrent logins per sshd; from 10 on, sshd drops some (MaxStartups)
 LOGIN_TRIES = 5
 
 
 @dataclass(frozen=True)
 class Hop:
-    """How it is reached, and the host keys and the login that are right."""
+    """How to reach it, its pinned host keys, and how to log in."""
 
     config: HostConfig
     pins: Pins

@@ -1,5 +1,5 @@
-"""Offers keys to an sshd in the order of OpenSSH, and no others: those of the agent that a file
-names, the rest of the agent (not with IdentitiesOnly), then those of files."""
+"""Offers to an sshd the keys that OpenSSH would offer, in its order: keys of the agent that an
+identity file names, the agent's other keys (not with IdentitiesOnly), then keys of files."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from .ssh_config import HostConfig
 from .transport import Transport
 
 AGENT_SECONDS = 5.0
-SIGN_SECONDS = 60.0  # somebody may have to touch a key, or to confirm
+SIGN_SECONDS = 60.0  # somebody may have to touch a hardware key, or to confirm
 LARGEST = 1 << 16  # bytes of a key file
 MAGIC = b"openssh-key-v1\0"
 
 
 class NotAccepted(AuthenticationException):
-    """The sshd accepts no key that could be offered. `methods`: what it accepts besides; `partial`:
-    it accepted a key, and wants more; `locked`, `others`: key files that could not be used, for
-    their passphrase and for their kind; `closed`: it closed the connection, after `count` keys;
-    `printed`: its banner, and its reason for that."""
+    """The sshd accepts none of the keys that could be offered. `methods`: the methods that it
+    accepts; `partial`: it accepted a key, and requires another method; `locked`, `others`: key
+    files that could not be used, because of a passphrase or of their type; `closed`: it closed the
+    connection, after `count` keys; `printed`: its banner, and its reason for closing."""
 
     def __init__(self) -> None:
         super().__init__("none of your keys is accepted")
@@ -55,7 +55,7 @@ class AgentSilent(RailheadError):
 
 
 class Agent(AgentSSH):
-    """The ssh-agent at a socket, with a bound on each answer; without keys if none is there."""
+    """The ssh-agent at a socket, with a bound on each answer; without keys if there is no agent."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Agent(AgentSSH):
 
 @dataclass
 class Keys:
-    """Logs in over an encrypted transport, in place of paramiko's own order."""
+    """Logs in over an encrypted transport, in OpenSSH's order instead of paramiko's."""
 
     config: HostConfig
     own: str | None = None  # a private key of the cluster's, used alone
@@ -105,8 +105,8 @@ class Keys:
         """Log in.
 
         Raises:
-            NotAccepted: no key is accepted, or not alone.
-            AgentSilent: the agent does not answer.
+            NotAccepted: no key is accepted, or a key is not sufficient. AgentSilent: the agent does
+            not answer.
         """
         offered = 0
         user = self.config.user
@@ -125,14 +125,15 @@ class Keys:
                     break
         ended = self.failure.partial or not transport.is_active()
         if not ended and self._logged_in(transport, lambda: transport.auth_none(user)):
-            return  # as in a network that has authenticated us already
+            return  # for example, the network has already authenticated us
         words = self.failure.printed, transport.farewell
         self.failure.printed = "\n".join(words).strip()[-600:]
         self.failure.closed, self.failure.count = not transport.is_active(), offered
         raise self.failure
 
     def _attempt(self, transport: Transport, key: paramiko.PKey, *, asks: bool) -> list[str]:
-        """Log in with a key; of several, one that the host accepts signs, as with ssh."""
+        """Log in with a key. If there are several, only a key that the host accepts signs, as with
+        ssh."""
         if asks:
             transport.ask(self.config.user, key)
         return transport.auth_publickey(self.config.user, key)
@@ -151,7 +152,7 @@ class Keys:
             if transport.is_active():
                 return False  # a key that cannot sign
             raise
-        finally:  # each attempt of paramiko forgets the banner of the one before
+        finally:  # paramiko forgets the banner at the next attempt
             banner = (transport.get_banner() or b"").decode(errors="replace").strip()
             self.failure.printed = banner or self.failure.printed
         self.failure.methods = frozenset(remaining)
@@ -159,7 +160,7 @@ class Keys:
         return not remaining
 
     def _identities(self, agent: Agent) -> list[paramiko.PKey | Path]:
-        """What to offer, in order: keys of the agent, and files."""
+        """The identities to offer, in order: keys of the agent, and key files."""
         paths = (Path(self.own),) if self.own else self.config.key_files
         files = {path: public_part(path) for path in dict.fromkeys(paths)}
         in_agent = [] if self.own else list(agent.keys())
@@ -175,7 +176,7 @@ class Keys:
             return paramiko.PKey.from_path(path)
         except OSError as error:
             self.failure.unreadable = error
-        except (TypeError, PasswordRequiredException):  # cryptography's, for a passphrase
+        except (TypeError, PasswordRequiredException):  # from cryptography: it has a passphrase
             self.failure.locked.append(path)
         except Exception:  # its decoders raise errors of many types
             self.failure.others.append(path)
@@ -203,12 +204,12 @@ def has_passphrase(path: Path) -> bool:
 
 
 def _decoded(text: bytes) -> bytes:
-    """What is between the first and the last line of a private key."""
+    """The decoded text between the first and the last line of a private key."""
     return base64.b64decode(b"".join(text.split(b"-----")[2].split()))
 
 
 def _embedded(data: bytes) -> bytes | None:
-    """The public part of a private key in OpenSSH's format, which no passphrase hides."""
+    """The public part of a private key in OpenSSH's format: it is never encrypted."""
     if not data.startswith(MAGIC):
         return None
     at = len(MAGIC)

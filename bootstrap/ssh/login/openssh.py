@@ -1,8 +1,8 @@
-"""A connection over the user's own ssh, where paramiko cannot: second factors and passwords, typed
-at the terminal once for a command; hardware keys, Kerberos, certificates, and other algorithms.
+"""A connection over the user's own ssh, for what paramiko cannot do: second factors and passwords,
+typed at the terminal once in a command; hardware keys, Kerberos, certificates, other algorithms.
 
 One ssh process logs in and stays in the background (ControlMaster); commands and ports go through
-its socket. Host keys are verified by ssh itself, against a copy of our known_hosts.
+its socket. ssh itself verifies the host keys, against a copy of our known_hosts.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from .process_channel import ProcessChannel
 from .ssh_config import is_home_of_account
 
 LOGIN_SECONDS = 60.0
-TYPING_SECONDS = 180.0  # in which somebody has typed; an sshd gives them 120
+TYPING_SECONDS = 180.0  # for somebody to type; an sshd allows 120
 ASK_SECONDS = 20.0  # for an answer of the ssh process in the background
-IDLE_SECONDS = 60  # after which that process ends by itself, if we were killed
+IDLE_SECONDS = 60  # after which this process ends by itself if we were killed
 PROMPTS = frozenset({"keyboard-interactive", "password"})
 STRICT = (
     *("StrictHostKeyChecking=yes", "GlobalKnownHostsFile=/dev/null", "UpdateHostKeys=no"),
@@ -71,21 +71,21 @@ _typing = threading.Lock()
 
 
 class OpenSshFailed(RailheadError):
-    """The user's ssh has not logged in; `out_of_reach`: it may later."""
+    """The user's ssh could not log in; `out_of_reach`: it may succeed later."""
 
     out_of_reach = False
 
 
 @dataclass(eq=False)
 class Master:
-    """The ssh process that is logged in, and its socket in a folder of our own."""
+    """The ssh process that has logged in (ControlMaster), and its socket in a temporary folder."""
 
     hops: Sequence[Hop]
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="rh-", dir="/tmp")))
 
     @property
     def log(self) -> str:
-        """What ssh has written, without its own progress."""
+        """The output of ssh."""
         text = ""
         for name in ("log", "errors"):
             with contextlib.suppress(OSError):
@@ -94,12 +94,12 @@ class Master:
 
     @property
     def words(self) -> str:
-        """The last words of ssh and of the host."""
+        """The last lines of ssh and of the host, without ssh's own progress."""
         lines = [line.strip() for line in self.log.splitlines() if not _NOISE.match(line)]
         return "; ".join(dict.fromkeys(lines[-4:]))[-600:]
 
     def start(self, *options: str, seconds: float, errors: Any) -> bool:
-        """Log in; the process goes on in the background. False if it could not."""
+        """Log in; the process then continues in the background. False if it could not log in."""
         argv = [
             *("ssh", "-N", "-f", "-o", "ControlMaster=yes", "-o", f"ControlPath={self.folder}/s"),
             *("-o", f"ControlPersist={IDLE_SECONDS}", *options, *_settings(QUIET)),
@@ -118,12 +118,12 @@ class Master:
                 process.wait()
 
     def client(self, *words: str) -> list[str]:
-        """A command of ssh that uses the socket, and never connects by itself."""
+        """An ssh command that uses the socket, and never connects by itself."""
         own = ("-F", "none", "-o", f"ControlPath={self.folder}/s", "-o", "ControlMaster=no")
         return ["ssh", *own, "-o", "ProxyCommand=false", "-o", "BatchMode=yes", *words]
 
     def control(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """What ssh answers to a request about the connection."""
+        """The outcome of a control command (`ssh -O`)."""
         return subprocess.run(
             self.client("-O", *words, "--", "x"),
             capture_output=True,
@@ -135,13 +135,13 @@ class Master:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is logged in."""
+        """Whether the process runs and is logged in."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             return self.control("check").returncode == 0
         return False
 
     def close(self) -> None:
-        """End it."""
+        """End the process and remove its folder."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             self.control("exit")
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -167,8 +167,8 @@ class OpenSshConnection:
 
     @cached_property
     def host_key(self) -> paramiko.PKey:
-        """The key of its sshd, which ssh has verified: the pinned one; where a certificate was
-        verified, the host's own file with this fingerprint."""
+        """The host key that ssh has verified: the pinned key; if ssh verified a certificate, the
+        host's own key file with this fingerprint."""
         found = _HOST_KEY.findall(self.master.log)
         shown = found[-1] if found else ""
         files = self.master.hops[-1].pins.files
@@ -193,7 +193,7 @@ class OpenSshConnection:
         return self._shell is not None and self._shell.process.poll() is None
 
     def shell(self, command: str) -> ProcessChannel:
-        """A channel in which a command has begun."""
+        """A channel in which a command runs."""
         self._shell = self._channel(self.master.client("-T", "--", "x", command))
         return self._shell
 
@@ -218,7 +218,7 @@ class OpenSshConnection:
 
     @contextlib.contextmanager
     def lend_port(self, serve: Serve) -> Iterator[int]:
-        """Yields a loopback port of the host whose connections `serve` handles here."""
+        """Yields a loopback port of the host; `serve` handles its connections here."""
         if not self.is_connected:
             raise PortClosed("the connection has ended")
         path = self.master.folder / f"p{next(_numbers)}"
@@ -253,7 +253,8 @@ class OpenSshConnection:
         return channel
 
     def close(self) -> None:
-        """Close the connection; one for which somebody has typed is kept for the command."""
+        """Close the connection; a master for which somebody has typed stays until the command
+        ends."""
         for channel in self._channels:
             channel.close()
         if self.master not in _masters.values():
@@ -268,16 +269,16 @@ def _serve(listener: socket.socket, serve: Serve) -> None:
 
 
 def kept(host: Host, hops: Sequence[Hop]) -> OpenSshConnection | None:
-    """The connection for which somebody has typed in this command; None if there is none."""
+    """A connection over the master for which somebody has typed in this command, or None."""
     master = _masters.get(_key(hops))
     return OpenSshConnection(host, master) if master and master.is_running else None
 
 
 def log_in(host: Host, hops: Sequence[Hop]) -> OpenSshConnection:
-    """Log in by ssh; where a key does not suffice, the user types at the terminal.
+    """Log in by ssh; if keys do not suffice, the user types at the terminal.
 
     Raises:
-        OpenSshFailed: with the words of ssh and of the host.
+        OpenSshFailed: with the last lines of ssh and of the host.
     """
     master = Master(hops)
     try:
@@ -298,7 +299,8 @@ def _key(hops: Sequence[Hop]) -> tuple[Any, ...]:
 
 
 def _without_typing(master: Master, host: Host) -> bool:
-    """Whether ssh logs in with keys alone; tried again where an overloaded sshd has closed."""
+    """Log in with keys alone; returns whether that succeeds. Tries again if an overloaded sshd
+    closes the connection."""
     for attempt in range(1, LOGIN_TRIES + 1):
         host_traffic(host.name).connections += 1
         options = ("-v", "-E", str(master.folder / "log"), "-o", "BatchMode=yes")
@@ -314,8 +316,8 @@ def _without_typing(master: Master, host: Host) -> bool:
 
 
 def _type(master: Master, host: Host, locked: Path | None) -> None:
-    """Log in with what the user types at the terminal, which ssh reads and does not show: a code, a
-    password, or the passphrase of the key `locked`."""
+    """Log in with a code, a password or the passphrase of the key `locked`: the user types it at
+    the terminal, and only ssh reads it."""
     if locked and not has_terminal():
         raise OpenSshFailed(
             f"{locked} has a passphrase, and no ssh-agent holds it",
@@ -350,7 +352,7 @@ def _failed(host: Host, master: Master) -> OpenSshFailed:
 
 
 def _other_key(host: Host, master: Master) -> OpenSshFailed | None:
-    """What ssh says of a host key, with the file of the user's that decides."""
+    """The error about a host key that ssh has refused, with the known_hosts file that decides."""
     if match := _NOT_KNOWN.search(master.log):
         return OpenSshFailed(f"unknown host key: {match[1]}", hint=Command("trust", hosts=host))
     files = [file for hop in master.hops for file in hop.pins.files if file.is_file()]
@@ -371,7 +373,7 @@ def _other_key(host: Host, master: Master) -> OpenSshFailed | None:
 
 
 def require_known_key(hops: Sequence[Hop]) -> None:
-    """Raise UnknownHostKey, with the key that the last host presents, unless one is known."""
+    """Raise UnknownHostKey, with the key that the last host presents, if no key of it is known."""
     with contextlib.closing(Master(hops)) as master:
         take = ("StrictHostKeyChecking=accept-new", "HashKnownHosts=no")
         only = ("PreferredAuthentications=none", "BatchMode=yes")
@@ -390,7 +392,7 @@ def _typed(hops: Sequence[Hop]) -> str:
 
 
 def has_terminal() -> bool:
-    """Whether somebody sees a prompt of ssh and can answer it."""
+    """Whether somebody can see and answer a prompt of ssh."""
     if os.environ.get("SSH_ASKPASS_REQUIRE") == "force":
         return True
     try:
@@ -407,7 +409,7 @@ def _locked(hops: Sequence[Hop]) -> Path | None:
 
 
 def login_options(hops: Sequence[Hop], folder: Path, given: Sequence[str] = ()) -> list[str]:
-    """The options of ssh for the last hop, with our host keys on the whole way."""
+    """The ssh options for the last hop; all hops use our host keys."""
     batch = [*given[-2:]] if "BatchMode=yes" in given else []
     way = ""
     options: list[str] = []
@@ -434,7 +436,8 @@ def _place(hop: Hop) -> str:
 
 
 def _key_options(hop: Hop) -> list[str]:
-    """The key of the cluster alone; where $HOME is not the account's home, the keys in $HOME."""
+    """Options for the key of the cluster alone; or, if $HOME is not the account's home, for the
+    keys in $HOME."""
     if hop.key_file:
         alone = ("IdentitiesOnly=yes", "IdentityAgent=none")
         return [*_settings(alone), "-o", f"IdentityFile={_quoted(hop.key_file)}"]
@@ -453,8 +456,8 @@ def _settings(settings: Sequence[str]) -> list[str]:
 
 
 def _known_hosts(hop: Hop) -> str:
-    """The known_hosts for ssh: the first file that has an entry decides, as everywhere; what any
-    file revokes, and its certificate authorities, count beside it."""
+    """The known_hosts for ssh: the entries of the first file that has one; besides, the revoked
+    keys and certificate authorities of all files."""
     host, port = hop.config.host, hop.config.port
     name = hop.pins.name or (host if port == 22 else f"[{host}]:{port}")
     files = [file for file in hop.pins.files if file.is_file()]

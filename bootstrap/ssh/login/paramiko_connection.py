@@ -1,4 +1,4 @@
-"""A connection over paramiko: the quick transport, 2 to 4 ms of CPU for a login."""
+"""A connection over paramiko, the fast transport: a login takes 2 to 4 ms of CPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ParamikoConnection:
         return self.transport.is_active()
 
     def shell(self, command: str) -> paramiko.Channel:
-        """A channel in which a command has begun."""
+        """A channel in which a command runs."""
         channel = self.transport.open_session(timeout=OPEN_SECONDS)
         with _closed_after(OPEN_SECONDS, self.host, channel):
             channel.exec_command(command)
@@ -58,12 +58,12 @@ class ParamikoConnection:
             if error.code != OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
                 raise PortClosed(error.text) from None
             raise PortsOff("prohibited") from None
-        except (SSHException, EOFError, OSError) as error:  # the last two: it has ended
+        except (SSHException, EOFError, OSError) as error:  # the last two: the connection has ended
             raise PortClosed(str(error)) from None
 
     @contextlib.contextmanager
     def lend_port(self, serve: Serve) -> Iterator[int]:
-        """Yields a loopback port of the host whose connections `serve` handles here."""
+        """Yields a loopback port of the host; `serve` handles its connections here."""
 
         def handle(channel: Any, origin: tuple[str, int], _: Any) -> None:
             if origin[0] not in LOOPBACK:  # with GatewayPorts, sshd accepts other machines, too
@@ -85,13 +85,13 @@ class ParamikoConnection:
 
 @contextlib.contextmanager
 def _closed_after(seconds: float, host: Host, channel: Any) -> Iterator[None]:
-    """Close a channel whose request is not answered in time, for which paramiko waits for ever;
-    then Unresponsive is raised."""
+    """Close a channel if the host does not answer its request in time, and raise Unresponsive:
+    paramiko would wait for ever."""
     late = threading.Event()
 
     def close() -> None:
         late.set()
-        with contextlib.suppress(EOFError, OSError, SSHException):  # it has ended in the meantime
+        with contextlib.suppress(EOFError, OSError, SSHException):  # it has closed meanwhile
             channel.close()
 
     timer = threading.Timer(seconds, close)

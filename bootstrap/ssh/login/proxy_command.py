@@ -1,5 +1,5 @@
-"""Runs a ProxyCommand of ssh_config: by the user's shell, as ssh does, with its input and output as
-the connection."""
+"""Runs a ProxyCommand of ssh_config in the user's shell, as ssh does; its input and output are the
+connection."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class ProxyCommand:
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=self._errors,
-                start_new_session=True,  # Ctrl-C is for us
+                start_new_session=True,  # Ctrl-C must not end it
             )
 
     def check(self) -> None:
-        """ProxyCommandFailed if it has failed, with its last words."""
+        """Raise ProxyCommandFailed, with its last output, if it has failed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             if code := self._process.wait(END_SECONDS):
                 self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 600))
@@ -44,7 +44,7 @@ class ProxyCommand:
                 raise ProxyCommandFailed(f"its ProxyCommand has failed: {words}", hint=self.command)
 
     def close(self) -> None:
-        """End it, with what it has started."""
+        """End the command and the processes that it has started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -1,7 +1,7 @@
-"""Jump hosts that refuse us: one connection learns it, and the others do not try.
+"""Jump hosts that refuse us: after one refused connection, the others do not try.
 
-sshd of OpenSSH 9.8 and later counts connections without a login against their address, and then
-accepts none for a while: sixteen hosts behind one jump host whose key is not pinned were enough.
+From OpenSSH 9.8 on, sshd penalises the address of connections that do not log in: it then accepts
+no connection for a while. Sixteen hosts behind one jump host with an unpinned key were enough.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ WAIT_SECONDS = 60
 
 
 class Penalised(SSHException):
-    """An sshd accepts no connection from this address for a while; its text is sshd's sentence."""
+    """An sshd accepts no connection from this address for a while; its text is sshd's message."""
 
 
 @dataclass
 class _Way:
-    """What the connections through one jump host know of it."""
+    """The outcome of the first login to a jump host, for all connections through it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     is_open: bool = False
@@ -44,9 +44,9 @@ _ways_lock = threading.Lock()
 def one_first(
     config: HostConfig, since: float, passes: Callable[[Exception, float], bool]
 ) -> Iterator[None]:
-    """Log in to a jump host: alone, until one login has succeeded. What was refused after `since`
-    is refused here too; `passes` says of an error that came after so many seconds whether another
-    try may succeed."""
+    """Log in to a jump host: one connection at a time, until a login has succeeded. If a login was
+    refused after `since`, this one raises the same error. `passes`: whether another try may succeed
+    after an error that came after so many seconds."""
     with _ways_lock:
         way = _ways.setdefault((config.host, config.port, config.user), _Way())
     if way.is_open:

@@ -1,4 +1,4 @@
-"""The way to a host: the sshd on it, by ssh_config, and where the key of each is pinned."""
+"""The route to a host: its jump hosts by ssh_config, and where the keys of each are pinned."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def config_of(host: Host) -> HostConfig:
 
 
 def key_file_here(inventory: Inventory) -> str | None:
-    """The private key of the cluster's creator, where this computer has it; a colleague has their
-    own keys."""
+    """The private key of the cluster's creator, if this computer has it; colleagues use their own
+    keys."""
     path = inventory.key_file
     return path if path and Path(path).exists() else None
 
@@ -42,8 +42,8 @@ def key_file_here(inventory: Inventory) -> str | None:
 def pins_of(host: Host, inventory: Inventory) -> Pins:
     """Where the keys of a host of this inventory are pinned.
 
-    A machine in a cloud gets another address at a restart, and another machine may have had its
-    address before: its host name is used, and only the cluster's own file counts.
+    A cloud machine gets a new address at a restart, which another machine may have had before: so
+    its keys are pinned by host name, and only in the cluster's own file.
     """
     files = known_hosts_files(inventory.name)
     if is_pinned_by_name(host, inventory):
@@ -53,12 +53,12 @@ def pins_of(host: Host, inventory: Inventory) -> Pins:
 
 
 def port_of(host: Host) -> int:
-    """The port of a host's sshd, which may be in ssh_config."""
+    """The port of a host's sshd, maybe from ssh_config."""
     return config_of(host).port
 
 
 def _jumps(config: HostConfig, visited: frozenset[str] = frozenset()) -> list[HostConfig]:
-    """The jump hosts on the way to a host. The way to the first one is that of its own settings.
+    """The jump hosts on the way to a host. The settings of the first one decide how it is reached.
 
     `Host *` with a ProxyJump applies to the jump host, too: `visited` ends that recursion.
     """
@@ -73,7 +73,7 @@ def _jumps(config: HostConfig, visited: frozenset[str] = frozenset()) -> list[Ho
 
 
 def _jump(text: str) -> HostConfig:
-    """A jump host, [user@]host[:port], of which ssh has checked the form."""
+    """A jump host from [user@]host[:port], whose form ssh has checked."""
     parts = _JUMP.fullmatch(text)
     name = (parts["v6"] or parts["name"]) if parts else text
     port = int(parts["port"]) if parts and parts["port"] else None

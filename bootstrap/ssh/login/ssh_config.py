@@ -24,21 +24,21 @@ from railhead.documents.lazy import dataclass
 
 from ...errors import UsageError
 
-SECONDS = 10  # for one name: it may resolve names, and run commands
+SECONDS = 10  # for one name: `ssh -G` may resolve names and run commands
 FRESH_SECONDS = 60  # an answer may depend on the network in which this computer is
 SYSTEM = Path("/etc/ssh")
-# The lines of SYSTEM after an installation that change nothing here.
+# The lines of a freshly installed SYSTEM that have no effect here.
 WITHOUT_EFFECT = re.compile(
     r"(?i)\s*(#.*|include /etc/ssh/ssh_config\.d/\*\.conf|host \*"
     r"|(sendenv|hashknownhosts|gssapiauthentication)\s.*)?"
 )
-DEFAULT_KEYS = ("id_rsa", "id_ecdsa", "id_ed25519")  # that paramiko can use, as OpenSSH has them
+DEFAULT_KEYS = ("id_rsa", "id_ecdsa", "id_ed25519")  # OpenSSH's default keys that paramiko can use
 
 
 @dataclass(frozen=True)
 class HostConfig:
-    """How ssh reaches `name`: the settings of `ssh -G`, each with its values in order. `options` of
-    ssh gave them. `is_read`: False where there is no ssh client to read the files."""
+    """How ssh reaches `name`: the settings that `ssh -G` prints with `options`, each with its
+    values in order. `is_read`: False if there is no ssh client, so the files were not read."""
 
     name: str
     settings: Mapping[str, Sequence[str]] = field(repr=False)
@@ -62,7 +62,7 @@ class HostConfig:
 
     @property
     def user(self) -> str:
-        """Who logs in."""
+        """The login user."""
         return self.get("user") or getpass.getuser()
 
     @property
@@ -73,7 +73,7 @@ class HostConfig:
 
     @property
     def alias(self) -> str:
-        """The name of its entries in known_hosts, where it is not the address."""
+        """The name of its entries in known_hosts, if it is not the address."""
         return self._expanded(self.get("hostkeyalias"))
 
     @property
@@ -92,7 +92,7 @@ class HostConfig:
 
     @property
     def proxy_command(self) -> str:
-        """The command, for a shell, whose input and output are the connection."""
+        """The shell command whose input and output are the connection."""
         return self._expanded(self.get("proxycommand"), variables=False)
 
     @property
@@ -105,7 +105,8 @@ class HostConfig:
         return self.get(setting) in ("yes", "true")
 
     def _expanded(self, text: str, *, variables: bool = True) -> str:
-        """A text with its tokens and ${variables}, which `ssh -G` leaves in some settings."""
+        """A text with its tokens and ${variables} replaced: `ssh -G` leaves them in some
+        settings."""
         here = socket.gethostname() if "%" in text else ""
         tokens = {
             "%": "%",
@@ -125,8 +126,8 @@ class HostConfig:
 
 
 def at_home(path: str) -> str:
-    """A path with $HOME as `~`. ssh takes the account's home: what it names there and is not there
-    is in $HOME."""
+    """A path with $HOME as its home. ssh uses the account's home: a file that is not there is
+    sought in $HOME."""
     account = f"{pwd.getpwuid(os.getuid()).pw_dir}/"
     if path.startswith(account) and not Path(path).exists():
         path = f"~/{path.removeprefix(account)}"
@@ -134,17 +135,17 @@ def at_home(path: str) -> str:
 
 
 def is_home_of_account() -> bool:
-    """Whether $HOME is the home that ssh takes."""
+    """Whether $HOME is the account's home, which ssh uses."""
     return str(Path.home()) == pwd.getpwuid(os.getuid()).pw_dir
 
 
 def config_option() -> list[str]:
-    """The option of ssh that names the user's file, where $HOME is not the account's home."""
+    """The ssh option with the user's file, if $HOME is not the account's home."""
     return [] if is_home_of_account() or not _own_file().exists() else ["-F", str(_own_file())]
 
 
 def resolve(name: str, user: str | None = None, port: int | None = None) -> HostConfig:
-    """What ssh would do for `ssh [-l user] [-p port] name`.
+    """The settings of `ssh [-l user] [-p port] name`.
 
     Raises:
         UsageError: ssh refuses the configuration, or has not read it in time.
@@ -171,7 +172,7 @@ def _resolved(name: str, options: Sequence[str], _state: tuple[str, int, int]) -
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            start_new_session=True,  # its commands end with it
+            start_new_session=True,  # to end its commands with it
         )
     except OSError:
         return HostConfig(name, _defaults(options), options, is_read=False)
@@ -198,8 +199,8 @@ def _resolved(name: str, options: Sequence[str], _state: tuple[str, int, int]) -
 
 
 def _is_empty() -> bool:
-    """Whether no file says anything about a host: then ssh, 7 ms a name, is not started.
-    One that cannot be read is for ssh to name."""
+    """Whether no file has a setting for a host: then ssh (7 ms per name) is not started. False if a
+    file cannot be read: ssh then reports it."""
     files = [SYSTEM / "ssh_config", *SYSTEM.glob("ssh_config.d/*.conf")]
     with contextlib.suppress(OSError):
         return not _own_file().exists() and all(
@@ -216,7 +217,7 @@ def _own_file() -> Path:
 
 
 def _defaults(options: Sequence[str]) -> dict[str, list[str]]:
-    """The settings without a configuration, with the user and the port that are given."""
+    """The settings without a configuration, with the user and the port of `options`."""
     names = {"-l": "user", "-p": "port"}
     given = zip(options[::2], options[1::2], strict=True)
     return {

@@ -1,4 +1,4 @@
-"""paramiko's transport, which asks about keys as ssh does and keeps what the host says."""
+"""paramiko's transport; it also queries keys as ssh does, and keeps the host's messages."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from paramiko.common import (
 )
 
 SERVICE = "ssh-userauth"
-AuthHandler: Any = auth_handler.AuthHandler  # its stubs lack what it calls itself
+AuthHandler: Any = auth_handler.AuthHandler  # its stubs lack internal methods
 
 
 class Transport(paramiko.Transport):
-    """A transport that keeps what the host says before its banner, and when it ends the
-    connection."""
+    """A transport that keeps the lines that the host sends before its banner (`greeting`), and its
+    reason when it ends the connection (`farewell`)."""
 
     farewell = greeting = ""
     _is_requested = False
     _banner: Any = None
 
     def ask(self, user: str, key: paramiko.PKey) -> None:
-        """Ask whether a key would be accepted, without a signature: that may need a touch, and
-        sshd of OpenSSH 10.6 does not count it as an attempt.
+        """Ask whether a key would be accepted, without a signature: a signature may need a touch,
+        and sshd of OpenSSH 10.6 does not count the question as an attempt.
 
         Raises:
-            AuthenticationException: it would not.
+            AuthenticationException: it would not be accepted.
         """
         handler, answered = _Question(self), threading.Event()
         self.auth_handler: Any = handler
         try:
             handler.auth_publickey(user, key, answered)
             handler.wait_for_response(answered)
-        finally:  # a host says its banner once
+        finally:  # a host sends its banner only once
             self._banner = handler.banner or self._banner
 
     def get_banner(self) -> bytes | None:
@@ -45,7 +45,8 @@ class Transport(paramiko.Transport):
         return super().get_banner() or self._banner
 
     def _send_message(self, data: paramiko.Message) -> None:
-        """Request the service once: paramiko does for each key, and asyncssh ends that."""
+        """Request the service only once: paramiko requests it for each key, which asyncssh's server
+        refuses."""
         if data.asbytes()[:1] == cMSG_SERVICE_REQUEST:
             if self._is_requested:
                 accepted = paramiko.Message()
@@ -74,7 +75,7 @@ class Transport(paramiko.Transport):
 
 
 class _Question(AuthHandler):  # type: ignore[misc]
-    """A login that ends with the answer whether the key would be accepted."""
+    """A login that only learns whether the key would be accepted."""
 
     def _parse_service_accept(self, message: paramiko.Message) -> None:
         name, public = self._get_key_type_and_bits(self.private_key)
@@ -89,10 +90,10 @@ class _Question(AuthHandler):  # type: ignore[misc]
         self.transport._send_message(question)
 
     def _accepted(self, message: paramiko.Message) -> None:
-        self.authenticated = True  # for whoever waits; the next handler logs in
+        self.authenticated = True  # ends the wait; the next handler logs in
         self.auth_event.set()
 
     @property
     def _client_handler_table(self) -> dict[int, Any]:
-        own = {MSG_USERAUTH_INFO_REQUEST: self._accepted}  # the number of USERAUTH_PK_OK too
+        own = {MSG_USERAUTH_INFO_REQUEST: self._accepted}  # USERAUTH_PK_OK has the same number
         return {**super()._client_handler_table, **own}
