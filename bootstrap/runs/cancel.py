@@ -18,11 +18,11 @@ from ..ssh.session import Session
 from ..untrusted.unpack import Hostile
 from .run import Run, read_state
 
-SUPERVISOR_SECONDS = 8.0  # after SIGTERM the supervisor writes result.json, then it exits
+SUPERVISOR_SECONDS = 8.0  # for the supervisor to write result.json and exit after SIGTERM
 
 
 def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, str]:
-    """Cancel a run: first by its supervisor, if the chief can be reached, then by terminating its
+    """Cancel a run: first through its supervisor, if the chief can be reached; then terminate its
     processes on every host.
 
     Returns one line per host.
@@ -33,7 +33,7 @@ def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, s
     if chief in sessions:
         with contextlib.suppress(
             RailheadError
-        ):  # then its processes are terminated, as on other hosts
+        ):  # its processes are then terminated, as on other hosts
             _cancel_by_supervisor(sessions[chief], run)
     swept = everywhere(sessions, lambda s: s.call(EndRun(run.run_id)), what="cancelling the run")
     outcomes = {name: _outcome(host) for name, host in swept.items()}

@@ -25,7 +25,7 @@ from ..untrusted.decode import parsed
 from ..untrusted.manifest import LIMIT, is_same
 from .run import Run, read_json
 
-LIST_SECONDS = 120.0  # without output, while a host lists its files
+LIST_SECONDS = 120.0  # without output while a host lists its files
 LISTED = re.compile(r"([0-9]{1,18}) \./(.+)")  # one line of that list
 UPLOADS = "uploads.json"
 File = tuple[str, int]  # path below the checkpoint folder, bytes
@@ -33,7 +33,7 @@ File = tuple[str, int]  # path below the checkpoint folder, bytes
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoint files of a run in one place; `place` is for messages."""
+    """The checkpoint files of a run in one place, which messages call `place`."""
 
     place: str
     files: tuple[File, ...]
@@ -61,7 +61,8 @@ def on_host(session: Session, run: Run) -> Checkpoints:
 
 
 def on_host_without_agent(session: Session, run: Run) -> Checkpoints:
-    """As `on_host`, but before system changes, which need the channel without the agent.
+    """As `on_host`, but without an agent: system changes, which come later, need the channel
+    without it.
 
     Raises:
         RailheadError: the host did not answer in time, or its answer is not a list of files.
@@ -77,7 +78,7 @@ def list_command(run: Run) -> str:
 
 
 def of_list(host: str, lines: Sequence[str]) -> Checkpoints:
-    """The complete files among those that a host has listed; Hostile for anything else."""
+    """The complete files in a host's list; Hostile if the lines are not a list of files."""
     matches = [LISTED.fullmatch(line) for line in lines]
     if not all(matches):
         raise unpack.Hostile("a list of files that is not valid")
@@ -99,7 +100,7 @@ def here(run: Run) -> Checkpoints:
 
 
 def status_lines(session: Session, run: Run) -> list[str]:
-    """As `lines_of`, of a run on a chief whose agent runs."""
+    """As `lines_of`, from a chief whose agent runs."""
     status = read_json(session, f"{run.folder}/{UPLOADS}", Uploads) or Uploads()
     return lines_of(on_host(session, run), status)
 
@@ -116,7 +117,8 @@ def lines_of(on_chief: Checkpoints, status: Uploads) -> list[str]:
 
 
 def _complete(files: Sequence[File]) -> tuple[File, ...]:
-    """The files without incomplete ones: temporary files, and `step-*` folders without manifest."""
+    """The complete files: without temporary files, and without `step-*` folders that have no
+    manifest."""
     sizes = dict(files)
     return tuple((path, sizes[path]) for path in sorted(checkpoint_files.complete(sizes)))
 

@@ -69,17 +69,17 @@ def earlier_run(run_id: str) -> EarlierRun:
 
 
 def _with_keras(args: ProgramOptions, document: RunDocument, run: Run) -> ProgramOptions:
-    """The options of a script with the Keras that it ran with: its checkpoints need the same."""
+    """The options of a script with the Keras that it ran with: its checkpoints need that Keras."""
     if not isinstance(document.program, Script):
         return args
-    # The supervisor writes that of a second attempt to run.json, which is fetched.
+    # After a second attempt, the fetched run.json has its Keras: the supervisor has written it.
     return replace(args, keras=str(keras_of(run) or document.keras))
 
 
 def resumed_request(
     earlier: EarlierRun, options: ProgramOptions
 ) -> tuple[RunRequest, ProgramOptions]:
-    """The request for a run that continues this one, and its options.
+    """The request for a run that continues the earlier one, and its options.
 
     Raises:
         UsageError: an option contradicts the run, or its program was moved.
@@ -97,8 +97,8 @@ def resumed_request(
 
 
 def _with_known_keras(earlier: EarlierRun, options: ProgramOptions) -> EarlierRun:
-    """The run with the Keras that wrote its checkpoints; where only its hosts know which, with the
-    one that --keras says, otherwise the one that it began with."""
+    """The run with the Keras that wrote its checkpoints. If only its hosts know that, the Keras of
+    --keras, otherwise the one that the run began with."""
     is_known = not earlier.document.keras_auto or keras_of(earlier.run) is not None
     if is_known or options.keras not in ("2", "3"):
         return earlier
@@ -121,7 +121,7 @@ def changed_program(earlier: EarlierRun, request: RunRequest) -> list[str]:
 
 
 def program_change(document: RunDocument, request: RunRequest) -> str:
-    """That the program has changed since a run; "" otherwise."""
+    """A line that says that the program has changed since a run; "" otherwise."""
     same = request.bundle.digest == document.bundle
     return "" if same else f"the program has changed since run {document.run_id}"
 
@@ -196,7 +196,7 @@ def _same(one: Option, value: Any, before: Any, folder: Path) -> bool:
 
 @contextlib.contextmanager
 def working_folder(earlier: EarlierRun) -> Iterator[None]:
-    """Work in the folder where the run was started: its options may name files there."""
+    """Change to the folder in which the run was started: its options may name files there."""
     before = Path.cwd()
     try:
         os.chdir(earlier.folder)

@@ -1,4 +1,5 @@
-"""Runs that another computer started: hosts and bucket know them, the records here do not."""
+"""Runs that another computer started: they are on the hosts and in the bucket, but not recorded
+here."""
 
 from __future__ import annotations
 
@@ -23,19 +24,19 @@ from ..untrusted.unpack import Hostile
 from . import takeover
 from .run import Run
 
-# Those with a document: a folder without one is of a run that has not been started yet.
+# Folders with a document: a run without one has not been started yet.
 LIST = """for f in "$HOME"/.railhead/runs/*/run.json; do
   d=${f%/run.json}; [ -e "$d/takeover.json" ] && t=" taken over" || t=
   echo "${d##*/}$t"
 done"""
-Listed = Mapping[str, bool]  # the runs of a host, and whether it has taken each over
+Listed = Mapping[str, bool]  # run ids of a host; True: the host has taken the run over
 DOCUMENT = 1_000_000  # bytes of a run document in a bucket
-PAGES = 1000  # of a thousand objects each, that are listed
+PAGES = 1000  # that are listed, with 1,000 objects each
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A run that is not recorded here, and its document where it is known."""
+    """A run that is not recorded here, and its document if it is known."""
 
     run_id: str
     document: RunDocument | None = None
@@ -48,7 +49,7 @@ class Elsewhere:
         return Run(self.run_id, Path.cwd() / "results" / self.run_id, hosts, standby)
 
     def record(self, inventory: Inventory) -> Run:
-        """Record the run and its hosts here: from now on every command knows it."""
+        """Record the run and its hosts here, so that every command can find it."""
         document = encode(self.document) if self.document else None
         local_state.save_cluster(inventory)
         local_state.save_run(
@@ -60,7 +61,7 @@ class Elsewhere:
 def on_hosts(sessions: Mapping[str, Session], run_id: str | None) -> Elsewhere | None:
     """A run in the folders of these hosts, by default the newest one; None if they have none.
 
-    A host that does not answer counts as one without runs.
+    A host that does not answer counts as having no runs.
     """
     listed, _ = attempts(sessions, lambda session: read_list(session.shell(LIST)[0]))
     return in_lists(sessions, listed, run_id)
@@ -72,9 +73,8 @@ def in_lists(
     run_id: str | None,
     known: str = "",
 ) -> Elsewhere | None:
-    """As `on_hosts`, from the lists of the hosts; None where they have none later than `known`. Its
-    document is that of the host that has taken it over, if one has: the others may have an earlier
-    one."""
+    """As `on_hosts`, from the lists of the hosts; None if they have no run later than `known`. If a
+    host has taken the run over, the document comes from it: other hosts may have an earlier one."""
     newest = max((one for runs in listed.values() for one in runs), default=None)
     wanted = run_id or newest
     holders = [name for name, runs in listed.items() if wanted in runs]
@@ -85,7 +85,7 @@ def in_lists(
 
 
 def read_list(lines: Sequence[str]) -> Listed:
-    """What LIST printed on a host. A name that no run has is ignored."""
+    """The output of LIST on a host. Names that cannot be run ids are ignored."""
     fields = (line.partition(" ") for line in lines)
     return {run_id: bool(taken) for run_id, taken, _ in fields if RUN_ID.fullmatch(run_id)}
 

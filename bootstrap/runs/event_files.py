@@ -33,7 +33,7 @@ class HostEvents:
     sizes: dict[str, int] = field(default_factory=dict)
 
     def bring(self, chief: Session) -> None:
-        """Fetch new data into the results, and write the events of metrics.jsonl again."""
+        """Fetch new data into the results, and update the events of metrics.jsonl."""
         sizes = dict(unpack.pairs(chief.sizes(self.run.folder, PATTERNS)))
         changed = [path for path, size in sizes.items() if size != self.sizes.get(path)]
         if not changed:
@@ -49,8 +49,8 @@ class HostEvents:
 
 
 def bring_from_bucket(bucket: Bucket, run: Run) -> None:
-    """Fetch the files of a run from the bucket: those of its results, or the parts that were
-    uploaded during the run."""
+    """Fetch the files of a run from the bucket: from its results, or the parts uploaded during the
+    run."""
     with unpack.stage(run.results) as stage:
         if manifest := bucket.manifest(run.run_id):
             wanted = [entry for entry in manifest.files if _is_shown(entry.path)]

@@ -28,9 +28,9 @@ from .metrics.cost import CostSoFar, carbon_so_far
 from .run import Run, read_state
 
 RETRY_PAUSES = (1, 2, 4, 8, 16)  # seconds before each attempt to reconnect
-TAKEOVER_PAUSES = (10,) * 24  # more of them, while another host may take over the run
-# Pids are added while one lives, each in one write: followers at the same time keep each other's.
-# Only if none lives does the file start again: supervisors of 0.1.0 read one pid.
+TAKEOVER_PAUSES = (10,) * 24  # in addition, while another host may take over the run
+# A pid is appended, in one write, while an earlier one lives: simultaneous followers keep each
+# other's. If none lives, the file is replaced: supervisors of 0.1.0 read only one pid.
 ATTACH = """for pid in $(cat attached 2>/dev/null); do
   kill -0 "$pid" 2>/dev/null && { echo $PPID >>attached; exit; }
 done
@@ -44,7 +44,7 @@ Watch = Callable[[Record], None]
 @dataclass
 class RunConnection:
     """A run, its hosts, and the open session with its chief; `reopen` replaces the session.
-    `watch` receives each record of metrics.jsonl; its exceptions end the following."""
+    `watch` receives each record of metrics.jsonl; an exception of it ends `follow`."""
 
     run: Run
     inventory: Inventory
@@ -57,8 +57,8 @@ class RunConnection:
             self.reopen()
 
     def reopen(self, is_open: bool = False) -> None:
-        """Replace the session by a new one with an agent, on the host that leads the run now; on
-        failure keep the old one. `is_open`: keep it also where its host still leads the run."""
+        """Replace the session by a new one with an agent, on the host that leads the run now; keep
+        the old one on failure. `is_open`: keep it also if its host still leads the run."""
         self.run = takeover.current(self.inventory, self.run)
         self.inventory = self.run.part_of(self.inventory)
         name = self.inventory.chief.name
@@ -83,8 +83,7 @@ class FollowState:
     lost: bool = False
 
     def skip_to_end(self, chief: Session, run: Run) -> None:
-        """Continue with what comes after the present files, which begin as those of another chief
-        did."""
+        """Skip the present contents of the files: they repeat those of an earlier chief."""
         files = ("results/metrics.jsonl", "logs/rank-0.log")
         with contextlib.suppress(ConnectionLost):
             reply = chief.run(["sh", "-c", SIZES, "sizes", *files], cwd=run.folder)
@@ -94,8 +93,8 @@ class FollowState:
 
 def follow_to_end(connection: RunConnection, board: Board) -> None:
     """Follow a run to its end, also on a host that takes it over. Reconnect up to five times, or
-    for minutes where there is a standby; then raise ConnectionLost. The run itself continues either
-    way."""
+    for minutes if there is a standby; then raise ConnectionLost. The run itself continues in any
+    case."""
     state = FollowState()
     standby, shown = takeover.standby_of(connection.run), ""
     for pause in (*RETRY_PAUSES, *(TAKEOVER_PAUSES if standby else ())):
@@ -145,16 +144,16 @@ def follow(
 
 class _View:
     """Shows the events of a run: all lines of rank 0 above the board, the progress of the run in
-    one line, and in the line of each host without progress the last line of its first rank.
-    `hosts`: the hosts by first rank."""
+    one line, and, for each host without progress, the last line of its first rank. `hosts`: {first
+    rank: host}."""
 
     def __init__(
         self, board: Board, run: RunDocument, state: FollowState, watch: Watch | None
     ) -> None:
         self.board, self.hosts, self.state, self.watch = board, first_ranks(run), state, watch
         self.records = RunLine(board, CostSoFar(run))
-        self.last_line = ""  # of rank 0, above the board
-        # The hosts whose last line is not shown: a log has all lines of rank 0 anyway.
+        self.last_line = ""  # of rank 0 above the board
+        # The hosts whose last line is not shown. (A log has all lines of rank 0 anyway.)
         first = {"0"} & {*self.hosts} if not board.live else ()
         self.with_progress = {self.hosts[rank] for rank in first}
 
@@ -186,8 +185,8 @@ class _View:
                 self.watch(entry)
 
     def _show_last(self, lines: Mapping[str, str]) -> None:
-        """In each host's line show the last line of its first rank; of rank 0 only a line that is
-        not above the board: a progress bar that has not ended."""
+        """Show, in each host's line, the last line of its first rank; of rank 0 only a line that is
+        not above the board, such as an unfinished progress bar."""
         for rank, host in self.hosts.items():
             line = clean(lines.get(rank, ""))
             if line and host in self.board.names and host not in self.with_progress:
@@ -208,8 +207,8 @@ def first_ranks(run: RunDocument) -> dict[str, str]:
 
 
 class RunLine:
-    """The line of a run on a board: the progress of the rank that reports it first. The ranks train
-    in step, so the others report the same."""
+    """The line of a run on a board: the progress of the rank that reports first. Ranks train in
+    step, so the others report the same."""
 
     def __init__(self, board: Board, cost: CostSoFar | None = None) -> None:
         self.board, self.name, self.cost = board, name_of_run(), cost
@@ -218,16 +217,16 @@ class RunLine:
         board.add([self.name])
 
     def show(self, entry: Record) -> None:
-        """Show a record: progress in the line, others above. Messages of ranks other than 0 are in
-        their host's line, except in a log, which would lose some.
+        """Show a record: progress in the line, other records above it. Messages of ranks other than
+        0 go into their host's line, except in a log, which would lose some.
 
-        Records that are not shown, or of hosts not on the board, are ignored: the program can write
-        to that file too.
+        Unknown records, and records of hosts that are not on the board, are ignored: the program
+        can write to that file too.
         """
         if entry.kind == "carbon":
             self.carbon = carbon_so_far(entry)
         text, board = record_line(entry), self.board
-        if not text or entry.name == "output":  # then the line of Keras is shown
+        if not text or entry.name == "output":  # Keras's own line is shown in that case
             return
         if entry.kind not in ("progress", "message"):
             board.print_lines(text)

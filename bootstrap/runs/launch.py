@@ -43,8 +43,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a run starts again after a failure; `from_start`: also without a checkpoint;
-    `hosts`: the least and the greatest number of hosts of an elastic run; `takeover`: also after
+    """How often a run starts again after a failure. `from_start`: also without a checkpoint;
+    `hosts`: the smallest and the largest number of hosts of an elastic run; `takeover`: also after
     the loss of its chief; `spare`: each host keeps a process ready for the next attempt."""
 
     most: int = 0
@@ -56,13 +56,12 @@ class Retries:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a run, validated. `strategy` None: the default is chosen. `any_launcher`:
-    `auto` may choose a strategy of another launcher than `launcher`.
+    """The options of a run, validated. `strategy`: None: the default. `any_launcher`: `auto` may
+    choose a strategy of a launcher other than `launcher`.
 
-    `servers`: how many parameter servers; 0: one where the strategy has any. `resumes`: the id of
-    the run whose checkpoints this one continues from. `thresholds`: of its evaluation.
-    `evaluates`: the id of the run whose model is evaluated. `retries`: after a failure. `name`: of
-    the run, for people.
+    `servers`: how many parameter servers; 0: one, if the strategy has any. `resumes`: the id of the
+    run from whose checkpoints this one continues. `thresholds`: of the evaluation. `evaluates`: the
+    id of the run whose model is evaluated. `name`: of the run, for people.
     """
 
     launcher: str = DEFAULT_LAUNCHER
@@ -141,7 +140,7 @@ class RunOptions:
     ) -> tuple[RunOptions, str]:
         """The options with the strategy that replaces `auto`, and why; unchanged without `auto`.
 
-        `slots` of each host; `gpus` of the first host; `horovod`: it need not be compiled.
+        `slots`: of each host; `gpus`: of the first host; `horovod`: Horovod need not be compiled.
         """
         if self.strategy != AUTO:
             return self, ""
@@ -158,8 +157,8 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class StopPolicy:
-    """How a run ends, and what to do with the machines after it, validated. `max_hours` None: no
-    limit by the user. `on_stall`, `stall_after`: as in the run document. `spent_at`: when the
+    """The limits of a run, and what happens to the machines after it, validated. `max_hours`: None:
+    the user set no limit. `on_stall`, `stall_after`: as in the run document. `spent_at`: when the
     `budget` is spent, seconds since 1970."""
 
     keep_minutes: int = 20
@@ -171,7 +170,8 @@ class StopPolicy:
     spent_at: float | None = None
 
     def from_now(self, now: float) -> StopPolicy:
-        """With the hours that its budget leaves: machines are kept for a while after a failure."""
+        """The policy with the hours that its budget leaves, less those for which machines are kept
+        after a failure."""
         if self.spent_at is None:
             return self
         hours = max(LEAST_HOURS, (self.spent_at - now) / 3600 - self.keep_hours)
@@ -179,7 +179,7 @@ class StopPolicy:
 
     @property
     def keep_hours(self) -> float:
-        """For how long machines are kept after a failure."""
+        """The hours for which machines are kept after a failure."""
         return self.keep_minutes / 60 if self.stop else 0.0
 
 
@@ -189,14 +189,14 @@ def placement_of(options: RunOptions, peers: Sequence[Peer]) -> list[list[str]]:
     return strategy.place([peer.slots for peer in peers], options.servers)
 
 
-_given: set[str] = set()  # by this process
+_given: set[str] = set()  # ids that this process has created
 
 
 def new_run_id(now: datetime | None = None) -> str:
     """A new id that sorts by time: 20261121-101500-3f2a (UTC)."""
     moment = now or datetime.now(timezone.utc)
     while (run_id := f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}") in _given:
-        pass  # trials of a sweep start in the same second
+        pass  # trials of a sweep may start in the same second
     _given.add(run_id)
     return run_id
 
@@ -287,12 +287,12 @@ def run_document(
     )
 
 
-NETWORKS = ("oob_tcp_if_include", "btl_tcp_if_include")  # before the networks in its command
+NETWORKS = ("oob_tcp_if_include", "btl_tcp_if_include")  # precede the networks in mpirun's command
 
 
 def network_options(networks: str, series: str) -> list[str]:
-    """The options with which mpirun uses these networks; none where there are none to name. The
-    daemons of Open MPI 5 refuse the loopback interface, so those of local hosts use another one."""
+    """The options with which mpirun uses these networks; none if `networks` is empty. The daemons
+    of Open MPI 5 refuse the loopback interface, so on local hosts they use another one."""
     named = NETWORKS[1:] if series == "5.0" and is_loopback(networks) else NETWORKS
     return [word for name in named for word in ("--mca", name, networks) if networks]
 
@@ -303,14 +303,14 @@ def mpirun_argv(
     """The argv of mpirun, started on the chief in `run_folder` (an absolute path there), for a
     series of Open MPI: "4.1" or "5.0".
 
-    Ranks are not bound to cores: by default OpenMPI pins each host's first rank to core 0.
-    A rank that waits for the others yields its core at each poll: another rank, or what prepares
-    its batches, may need it. By default it does so only if the host has fewer slots than ranks.
+    Ranks are not bound to cores: by default OpenMPI pins each host's first rank to core 0. A rank
+    that waits for others yields its core at each poll: another rank, or the threads that prepare
+    its batches, may need it. By default ranks yield only if the host has fewer slots than ranks.
     TCP keepalive detects a dead link within half a minute; OpenMPI's default is 5 minutes.
 
-    Open MPI 5 drops parameters after `-mca` (one dash), without a word. On stdout it does not tag
-    each piece of output, and 5.0.7 and 5.0.8 mix the ranks; on stderr, a pipe, each frame (rank.py)
-    arrives in one piece. Therefore ranks write there.
+    Open MPI 5 silently drops parameters after `-mca` (one dash). On stdout it does not tag each
+    piece of output, and 5.0.7 and 5.0.8 mix the ranks. On stderr, a pipe, each frame (rank.py)
+    arrives in one piece; therefore ranks write to stderr.
     """
     five = series == "5.0"
     tmp = f"TMPDIR=$HOME/.railhead/runs/{run_id}/tmp"

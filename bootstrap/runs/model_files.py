@@ -1,4 +1,4 @@
-"""Which of a run's files is its model. Pure: it reads the names of files, here or on the chief.
+"""Finds the model among a run's files, here or on the chief. Pure: it reads only file names.
 
 A SavedModel is a folder with saved_model.pb; a Keras model is a .keras or .h5 file. A folder whose
 name is a number is a version, as in TensorFlow Serving: the highest one counts. A checkpoint is not
@@ -19,8 +19,8 @@ from ..errors import Command, Hint, UsageError
 
 KERAS, H5, SAVED_MODEL = FORMATS = (".keras", ".h5", "SavedModel")
 SAVED_MODEL_FILE = "saved_model.pb"
-WEIGHTS = ".weights.h5"  # of a model that the program has to build
-NOT_SEARCHED = ("evaluations", "logs")  # at the top of the results
+WEIGHTS = ".weights.h5"  # weights alone: the program has to build the model
+NOT_SEARCHED = ("evaluations", "logs")  # folders at the top of the results
 INSIDE = ("assets", "assets.extra", "variables")  # of a SavedModel
 SHOWN = 8  # models named in a message
 
@@ -30,7 +30,7 @@ _CHECKPOINT = re.compile(r"checkpoint|ckpt", re.IGNORECASE)
 @dataclass(frozen=True)
 class ModelFile:
     """A model: its posix path below the folder that was searched ("." is the folder itself), and
-    one of FORMATS."""
+    its format, one of FORMATS."""
 
     path: str
     format: str
@@ -45,7 +45,7 @@ class ModelFile:
 
     @property
     def version(self) -> int:
-        """The innermost folder whose name is a number; 0 if there is none."""
+        """The number of the innermost folder whose name is one; 0 if there is none."""
         return self._split()[1]
 
     @property
@@ -67,7 +67,8 @@ class ModelFile:
 class ModelSearch:
     """How to search for a model: `wanted` is the path of --model; `formats`, the best first.
 
-    For messages: `owner` ("run r1"), and the `command` that gets --model with `prefix` and a path.
+    For messages: `owner` ("run r1"), and the `command` to which --model with `prefix` and a path is
+    added.
     """
 
     owner: str
@@ -95,7 +96,7 @@ class ModelSearch:
         raise self._error(f"--model {self.wanted}: {self.owner} has", models)
 
     def refuse_checkpoints(self, names: Iterable[str]) -> None:
-        """UsageError if a checkpoint among these files could be named by --model."""
+        """UsageError if these files contain a checkpoint that --model could name."""
         if models := models_in(names):
             raise self._error(f"{self.owner} has checkpoints, and no model:", models)
 

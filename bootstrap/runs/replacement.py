@@ -1,7 +1,7 @@
-"""A host that was created again, and a run in progress that takes it back.
+"""Returns a host that was created again to a run in progress.
 
-The new host gets the files of the run first. Only then does the chief get its address and its key:
-until then the supervisor, which looks for the host, finds none that answers.
+The new host gets the run's files first, and only then does the chief get its address and key: until
+then no host answers the supervisor's checks.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def is_in_progress(chief: Session, run: Run) -> bool:
 
 
 def ended(run: Run, name: str, target: Mapping[str, str]) -> RailheadError:
-    """The error where the run has ended before it got the host of this name."""
+    """The error if the run has ended before it could take this host back."""
     return RailheadError(
         f"run {run.run_id} has ended; the new machine {name} runs", hint=Command("stop", **target)
     )
 
 
 def announce(chief: Session, run: Run) -> None:
-    """Let the supervisor wait for its host as long as this connection's agent lives."""
+    """Make the supervisor wait for its host as long as the agent of this connection lives."""
     chief.run(["sh", "-c", ANNOUNCE], cwd=run.folder)
 
 
@@ -64,7 +64,8 @@ def document_of(chief: Session, run: Run) -> RunDocument:
 
 
 def require_same(document: RunDocument, request: RunRequest) -> None:
-    """UsageError if the program here is not that of the run: the new host would have another."""
+    """UsageError if the program here differs from the run's: the new host would have another
+    one."""
     if request.bundle.digest != document.bundle:
         raise UsageError(
             f"the program has changed since run {document.run_id} was started: the other hosts have"
@@ -81,7 +82,7 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
     """Send the files of a run to the host of this name, and its new address and key to the chief.
 
     Raises:
-        HostsNotReady: the host has another runtime than the run, or the chief cannot log in there.
+        HostsNotReady: the host's runtime is not the run's, or the chief cannot log in there.
         RailheadError: the run has ended meanwhile.
     """
     chief, target = cluster.sessions[cluster.chief], cluster.inventory.target
@@ -111,12 +112,12 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
 
 
 def _tell_lead(cluster: ConnectedCluster, document: RunDocument, run: Run) -> None:
-    """Write the files of the chief, or of its standby, that name the host; those that make it
-    answer come last."""
+    """Write the files of the chief, or of its standby, that name the host; last the files that make
+    the host reachable."""
     chief = cluster.sessions[cluster.chief]
     networks = hostfile.networks(cluster.peers, cluster.facts)
     chief.write(start.document_file(run, WHOLE, document))
-    # Read as late as possible: the supervisor writes the number of ranks there.
+    # Read as late as possible: the supervisor writes the number of ranks into it.
     argv: list[str] = json.loads(chief.read(f"{run.folder}/mpirun.json") or "[]")
     chief.write(TextFile(f"{run.folder}/mpirun.json", json.dumps(with_networks(argv, networks))))
     files = {
@@ -127,13 +128,13 @@ def _tell_lead(cluster: ConnectedCluster, document: RunDocument, run: Run) -> No
 
 
 def with_networks(argv: Sequence[str], networks: str) -> list[str]:
-    """The command of mpirun with other networks. Pure."""
+    """The mpirun command with other networks. Pure."""
     words = [*argv]
     for name in launch.NETWORKS:
         if name in words:
             at = words.index(name)
             del words[at - 1 : at + 2]
-    if "--mca" not in words:  # the supervisor has not written it yet
+    if "--mca" not in words:  # there is no command yet
         return words
     at = words.index("--mca")
     series = "5.0" if "prte_launch_agent" in words else "4.1"
@@ -141,7 +142,8 @@ def with_networks(argv: Sequence[str], networks: str) -> list[str]:
 
 
 def with_host(run: RunDocument, peer: Peer, link: Link, gpus: tuple[str, ...] = ()) -> RunDocument:
-    """The document with the new address of one host; ranks, ports and all else stay. Pure."""
+    """The document with the new address of one host; ranks, ports and everything else stay.
+    Pure."""
     index = [host.name for host in run.hosts].index(peer.name)
     host = replace(run.hosts[index], peer_address=peer.address, interface=link.device, gpus=gpus)
     hosts = tuple(host if n == index else other for n, other in enumerate(run.hosts))

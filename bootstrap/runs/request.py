@@ -48,7 +48,7 @@ from .metrics.options import (
 )
 from .strategies import SCRIPTS_ONLY, launcher_for
 
-# The tokens of a shell command line; `open`: a quote that is not closed.
+# The tokens of a shell command line; `open`: an unclosed quote.
 _PIECE = re.compile(
     r"""(?P<blank>[ \t\n]+)|(?P<joined>\\\n)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)\"
     |\\(?P<escaped>.)|(?P<plain>[^ \t\n'"\\]+|\\\Z)|(?P<open>['"])""",
@@ -56,18 +56,18 @@ _PIECE = re.compile(
 )
 
 ENV_FILE_BYTES = 1_000_000
-_OWN = ("local", "worktree", "command")  # the scopes of settings that are the repository's own
+_OWN = ("local", "worktree", "command")  # git's scopes of a repository's own settings
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?(-dirty)?")
 
 
 def record_of(program: ProgramOptions) -> GivenOptions:
-    """The options, with the folder that their relative paths start from."""
+    """The options, with the folder to which their paths are relative."""
     return GivenOptions(str(Path.cwd()), encode(program))
 
 
 def program_of(recorded: Mapping[str, Any]) -> ProgramOptions:
-    """The options of a record, also of an older one that has them as typed; options that this
-    version does not know are ignored.
+    """The options of a record; an older record has them as typed. Options that this version does
+    not know are ignored.
 
     Raises:
         TypeError: the record is damaged.
@@ -84,8 +84,9 @@ class RunRequest:
     """A run to start: validated options, the program and its files, the values of its secrets, its
     data.
 
-    `record`: the options as typed, for a run that resumes this one. `commit`: that of the program.
-    `alone`: what to do about a script whose ranks cannot join each other; "" for all others.
+    `record`: the options as typed, for a run that resumes this one. `commit`: the program's.
+    `alone`: the advice about a script whose ranks cannot join each other; "" for all other
+    programs.
     """
 
     options: RunOptions
@@ -155,10 +156,10 @@ def read_request(
 
 
 def as_script(args: ProgramOptions) -> ProgramOptions:
-    """The options with the file of --module as --script, and with its folder.
+    """The options with the file of --module as --script, and with that file's folder.
 
     Raises:
-        UsageError: it is not the name of a module, or there is no such file.
+        UsageError: --module is not the name of a module, or has no file.
     """
     if args.module is None:
         return args
@@ -190,7 +191,7 @@ def _keras_of(
     otherwise: KerasChoice | None,
 ) -> KerasChoice:
     """The Keras for a script. Raises as `choose` and `evidence_in_requirements`; UsageError for
-    Keras 2 with another framework than TensorFlow."""
+    Keras 2 with a framework other than TensorFlow."""
     if options.launcher in SCRIPTS_ONLY:
         if args.keras == "2":
             raise UsageError(
@@ -238,7 +239,7 @@ def _refuse_script_options(args: ProgramOptions) -> None:
 
 
 def hyperparameters(args: ProgramOptions) -> Hyperparameters | None:
-    """Those that --args has as a JSON object, with --sagemaker; None for arguments as typed."""
+    """With --sagemaker, the hyperparameters if --args is a JSON object; otherwise None."""
     try:
         return sagemaker.object_in(args.args) if args.sagemaker else None
     except ValueError as error:
@@ -250,7 +251,7 @@ def hyperparameters(args: ProgramOptions) -> Hyperparameters | None:
 
 def spelled(given: Hyperparameters, args: ProgramOptions) -> tuple[str, ...]:
     """Hyperparameters as arguments of the script; UsageError if they cannot be arguments, or their
-    names not those of variables."""
+    names cannot be names of variables."""
     words = sagemaker.words(given, args.sagemaker or TOOLKIT)
     for name in given:
         if "=" in name:
@@ -263,7 +264,7 @@ def spelled(given: Hyperparameters, args: ProgramOptions) -> tuple[str, ...]:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The arguments in `text`, split and unquoted like a POSIX shell does; nothing is expanded.
+    """The arguments in `text`, split and unquoted as a POSIX shell does; nothing is expanded.
 
     Not `shlex.split`: it keeps the backslash of "\\$" and of a line continuation.
 
@@ -320,7 +321,7 @@ def _variables(args: ProgramOptions) -> dict[str, str]:
 
 
 def _env_file(path: str) -> list[tuple[str, str]]:
-    """(location, entry) of each line of a file. Errors show only the location: an entry may be a
+    """(location, entry) of each line of a file. Errors show only the location: an entry may be
     secret."""
     lines = text_given(path, f"--env-file {path}", ENV_FILE_BYTES).splitlines()
     numbered = [(f"--env-file {path}, line {i}", line.strip()) for i, line in enumerate(lines, 1)]
@@ -328,7 +329,7 @@ def _env_file(path: str) -> list[tuple[str, str]]:
 
 
 def training_repo(folder: str | None) -> Path:
-    """The folder that contains `training/`: that of --training, or this clone.
+    """The folder that contains `training/`: the value of --training, or this clone.
 
     Raises:
         UsageError: it is not a copy of the built-in training.
@@ -343,18 +344,18 @@ def training_repo(folder: str | None) -> Path:
             hint=f"cp -r {REPO / 'training'} mine/training   # change it, then --training"
             " mine/training",
         )
-    refuse_of_others(path / "__main__.py")  # its settings are checked here
+    refuse_of_others(path / "__main__.py")  # the check of settings runs its code here
     return path.parent
 
 
 def check_settings(
     preset: str | None, settings: Mapping[str, str], repo: Path = REPO
 ) -> dict[str, Any]:
-    """The output of `python -m training --check --json` in `repo`: the resolved `settings`, their
-    `folder` and `metrics`.
+    """The output of `python -m training --check --json` in `repo`: the resolved `settings`,
+    `folder` (whether they need data), and `metrics`.
 
     It runs without site-packages: the check needs neither TensorFlow nor other parts of Railhead.
-    It gets no secrets: --training may be the code of others.
+    It gets no secrets: --training may be somebody else's code.
 
     Raises:
         UsageError: a setting is wrong, or the training in `repo` cannot check them.
@@ -393,7 +394,7 @@ def _checked(text: str) -> dict[str, Any] | None:
 
 
 def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> None:
-    """UsageError if the data set `name` needs data that is missing, or accepts none. `folder` is
+    """UsageError if the data set `name` needs data that is missing, or accepts no data. `folder` is
     `required`, `optional` or `none`; shards are recognised for any data set."""
     if folder == "required" and not data:
         raise UsageError(
@@ -410,11 +411,11 @@ def _check_training_data(name: str, folder: str, data: Sequence[DataInput]) -> N
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit that is checked out where the folder is, with `-dirty` if tracked files differ
-    from it; None outside a repository, or where git does not answer.
+    """The commit that is checked out in the folder's repository, with `-dirty` if tracked files
+    differ from it; None outside a repository, or if git does not answer.
 
-    No program that the repository names is started: somebody else may have written its
-    configuration.
+    No program that the repository's configuration names is started: somebody else may have written
+    it.
     """
     commit = git(folder, "rev-parse", "--verify", "HEAD")
     if commit is None or not _COMMIT.fullmatch(commit.strip()):

@@ -1,4 +1,4 @@
-"""Puts the checkpoints of an earlier run into the folder of a new run, before it starts."""
+"""Copies the checkpoints of an earlier run into the folder of a new run, before this starts."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ fi
 cp -Rp "$1/." "$2/" && chmod -R u+w "$2" &&
 find "$2" -mindepth 1 -name '.*' -prune -exec rm -rf {} +"""
 
-# Copies from the chief to all other hosts at once; incomplete files are found by their size. The
-# login of a local host does not begin in its home.
+# Copies from the chief to all other hosts at once; their sizes reveal incomplete files. A login to
+# a local host does not start in its home.
 SPREAD = """folder=$1; shift
 for name in "$@"; do
   tar -C checkpoints -cf - . | ssh -F ssh_config "$name" "cd && tar -C $folder -xf -" &
@@ -57,8 +57,8 @@ class CheckpointSource:
 
 
 def newest(sources: Sequence[CheckpointSource]) -> CheckpointSource | None:
-    """The source with the highest step, the first one of equal sources. Files that a program names
-    itself have no step: if any source has such files, the first source."""
+    """The source with the highest step, of equal ones the first. Files that a program names itself
+    have no step: if a source has such files, the first source."""
     if not all(source.checkpoints.newest for source in sources):
         return sources[0]
     return max(sources, key=lambda s: checkpoint_files.step_of(s.checkpoints.newest), default=None)
@@ -67,7 +67,7 @@ def newest(sources: Sequence[CheckpointSource]) -> CheckpointSource | None:
 def place(
     cluster: ConnectedCluster, run: Run, source: CheckpointSource, *, everywhere_needed: bool
 ) -> None:
-    """Put the checkpoints on the chief; with `everywhere_needed` on all hosts.
+    """Copy the checkpoints to the chief; with `everywhere_needed`, to all hosts.
 
     A script may read them on each rank; the built-in training reads them on rank 0 only.
 
@@ -108,7 +108,7 @@ def _refuse_failure(reply: CommandResult) -> None:
 
 
 def _from_bucket(cluster: ConnectedCluster, run: Run, source: CheckpointSource) -> None:
-    """The chief downloads them, with the Python of its uploader; each file is verified."""
+    """Make the chief download them, with the Python of its uploader; it verifies each file."""
     client = cluster.bucket_client
     assert client is not None, "the source was found in the bucket of this inventory"
     url = f"{cluster.inventory.bucket}/runs/{source.earlier.run_id}"
@@ -123,13 +123,13 @@ def _from_bucket(cluster: ConnectedCluster, run: Run, source: CheckpointSource) 
 
 
 def _damaged(reply: CommandResult) -> tuple[str, ...]:
-    """The files that restore_checkpoints ignored, from its last line."""
+    """The files that restore_checkpoints ignored, from the last line of its output."""
     outcome = "".join(reply.tail[-1:])
     return parsed(Restored, outcome, "an outcome of the download").damaged
 
 
 def _from_here(chief: Session, run: Run, source: CheckpointSource) -> None:
-    """Send them over the connection, like data, and move them to their place."""
+    """Send them over the connection, like data, and move them into place."""
     root = source.earlier.results / FOLDER
     names = {path for path, _ in here(source.earlier).files}
     listed = folders.listed(root, "checkpoints")

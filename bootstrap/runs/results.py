@@ -40,8 +40,8 @@ OUTPUT_LIMIT = 1_000_000_000  # bytes per fetch; further files stay on the host 
 LONGEST_REASON = 1000  # characters
 SCORES = ("accuracy", "threshold", "loss")  # keys of an evaluation
 LEFT = "left-on-host.txt"  # list of the files that were not fetched, in the results folder
-RENAMED = "renamed.txt"  # list of the files with another name than on the host, there too
-# For files that are too large for every fetch.
+RENAMED = "renamed.txt"  # list of the files that have another name than on the host
+# For files that are too large for any fetch.
 BY_HAND = Hint(Command("ssh-config"), "   # to copy them with scp")
 RESULT = "results/result.json"
 ELSEWHERE = "cd FOLDER   # a writable one; then the same command"
@@ -51,7 +51,7 @@ def fetch(session: Session, run: Run, report: Reporter = lambda _: None) -> Resu
     """Fetch a run's results into its local folder; returns result.json (None before its end).
 
     Files are received in a temporary folder and moved when all are complete. If the run has ended,
-    each is verified by its sha256, and the chief is notified that its machines may stop.
+    each file is verified by its sha256, and the chief is notified that the machines may stop.
 
     Args:
         report: receives a line for each kind of file that was not fetched.
@@ -97,7 +97,7 @@ def _fetch(session: Session, run: Run, report: Reporter) -> Result | None:
 
 
 def _notify(session: Session, run: Run, left: int) -> list[str]:
-    """Notify the chief that the results are here; a line if its disk is full."""
+    """Notify the chief that the results are here; returns a line if the chief's disk is full."""
     try:
         session.write(TextFile(f"{run.folder}/fetched", json.dumps(encode(Fetched(left)))))
     except DiskFull as error:
@@ -107,7 +107,7 @@ def _notify(session: Session, run: Run, left: int) -> list[str]:
 
 
 def require_writable(folder: Path) -> None:
-    """UsageError if the results folder cannot be created or written: checked before a run."""
+    """UsageError if the results folder cannot be created or written; called before a run."""
     place = folder
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -130,8 +130,8 @@ def _verify(session: Session, run: Run, files: Path, too_large: AbstractSet[str]
 
 
 def accept(files: Path, results: Path, paths: Sequence[str]) -> list[str]:
-    """Move received files into the results folder; returns a line if some are renamed, and lists
-    them there. result.json is moved last: if it exists, the run counts as fetched."""
+    """Move received files into the results folder; if some are renamed, lists them there and
+    returns a line. result.json is moved last: if it exists, the run counts as fetched."""
     named = homes(paths)
     changed = renamed(named.values())
     unpack.refuse_folder(results / "result.json")
@@ -172,7 +172,7 @@ def _left_line(run: Run, chief: str) -> str:
 
 
 def where(run: Run, chief: str) -> str:
-    """Where the results of a run are, as text: fetched, partly fetched or not fetched."""
+    """A text that says where the results of a run are: fetched, partly fetched or not fetched."""
     if not (run.results / "result.json").exists():
         return "not fetched"
     if left_files(run.results):
@@ -188,8 +188,8 @@ def _torn_line(torn: AbstractSet[str]) -> list[str]:
 
 
 def undrawn(stage: Path, run: Run) -> list[str]:
-    """Draw the curves of fetched results. A file that the program has written in their place is not
-    a reason to fetch again: one line, then."""
+    """Draw the curves of fetched results. If the program has written a file in their place, return
+    a line: there is no reason to fetch again."""
     try:
         draw(stage, run)
     except RailheadError as error:
@@ -229,9 +229,9 @@ def trouble_line(result: Result | None) -> list[str]:
 
 
 def attempt_lines(result: Result | None) -> list[str]:
-    """A line for each of the last attempts that failed before the one that ended the run."""
+    """A line for each of the last failed attempts before the one that ended the run."""
     attempts = result.attempts if result else ()
-    shown = attempts[-SHOWN_ATTEMPTS:]  # a host may list any number
+    shown = attempts[-SHOWN_ATTEMPTS:]  # a host may list any number of them
     return [clean(attempt.summary) for attempt in shown]
 
 
@@ -300,7 +300,7 @@ def _below(evaluation: Evaluation) -> str:
 
 
 def _failure(run: Run, result: Result) -> str:
-    from .failures.hints import cause_of  # imported late: most runs have no failure to explain
+    from .failures.hints import cause_of  # imported late: most runs do not fail
 
     culprit = result.culprit or Culprit(None, None, ())
     where = f" on {culprit.host}" if culprit.host else ""

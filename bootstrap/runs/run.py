@@ -20,14 +20,14 @@ from ..untrusted import run_files
 from ..untrusted.decode import parsed
 
 T = TypeVar("T")
-QUIET = 30.0  # seconds without a heartbeat, after which the supervisor is looked at
+QUIET = 30.0  # seconds without a heartbeat, after which the supervisor's process is examined
 REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 
 
 @dataclass(frozen=True)
 class Run:
     """One run: its id, the local folder of its results, and the names of its hosts (the chief
-    first; empty if they are not known); of one that is not recorded here, also its `standby`."""
+    first; empty if they are not known); for a run that is not recorded here, also its `standby`."""
 
     run_id: str
     results: Path
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def supervisor_log(self) -> str:
-        """What the supervisor, or the standby, prints."""
+        """The file with the output of the supervisor or the standby."""
         return f"{self.folder}/logs/supervisor.log"
 
     @property
@@ -54,8 +54,7 @@ class Run:
         return {"RAILHEAD_RUN": self.run_id, "RAILHEAD_HOME": "~", **root}
 
     def part_of(self, inventory: Inventory) -> Inventory:
-        """The hosts of the run, the chief first, if the inventory has all of them; otherwise the
-        inventory."""
+        """The hosts of the run, the chief first; the whole inventory if it lacks one of them."""
         if not self.hosts or not set(self.hosts) <= set(inventory.names):
             return inventory
         by_name = {host.name: host for host in inventory.hosts}
@@ -94,14 +93,14 @@ def _is_stopped(chief: Session, pid: int) -> bool:
 
 
 def state_of(chief: Session, run: Run, state: RunState | None) -> str:
-    """The state of a run, from its state.json and, before its end, its supervisor's heartbeat, for
-    which the agent of its chief must run."""
+    """The state of a run: from its state.json, and, before its end, from its supervisor's
+    heartbeat. The agent of its chief must run."""
     if not state:
         return "no longer on its chief"
     if state.has_ended:
         return f"{state.state} ({clean(str(state.cause))[:LINE]})" if state.cause else state.state
     age = time.time() - state.heartbeat
-    # Not `kill -0`: it also finds zombies.
+    # Not `kill -0`, which also finds zombies.
     alive = chief.is_running(state.pid, run.folder, SUPERVISOR)
     if not alive:
         return "LOST: its supervisor died"

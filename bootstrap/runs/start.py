@@ -52,7 +52,7 @@ Restore = Callable[[ConnectedCluster, Run], None]
 
 @dataclass(frozen=True)
 class Lead:
-    """A cluster with the host first that leads a run, and the document of the run for it."""
+    """A cluster whose first host leads a run, and the run document for this order."""
 
     cluster: ConnectedCluster
     document: RunDocument
@@ -81,7 +81,7 @@ def refuse_closed_pairs(cluster: ConnectedCluster) -> None:
 
 
 def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
-    """Connect every host to every other one. Returns {host: a line per unreachable peer}."""
+    """Connect every host to every other one. Returns {host: a line for each unreachable peer}."""
     if len(cluster.peers) < 2:
         return {}
     listens, sessions = network.listen_requests(cluster), cluster.sessions
@@ -102,7 +102,7 @@ def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
 
 
 def refuse_closed(closed: Mapping[str, str]) -> None:
-    """HostsNotReady if a host does not reach a peer; `closed`: of `closed_pairs`."""
+    """HostsNotReady if a host does not reach a peer; `closed`: from `closed_pairs`."""
     if any(closed.values()):
         raise HostsNotReady(
             "the hosts cannot reach each other",
@@ -175,7 +175,8 @@ def start(
 def _begin(
     cluster: ConnectedCluster, run: Run, processes: Sequence[int]
 ) -> dict[str, network.Offer]:
-    """What each host offers for the run. Its chief begins to log in to the hosts meanwhile."""
+    """What each host offers for the run (ports). Meanwhile the chief begins to log in to the
+    hosts."""
     ports = network.port_requests(cluster, processes)
     listens = network.listen_requests(cluster) if len(cluster.peers) > 1 else {}
 
@@ -200,7 +201,7 @@ def _standby_of(
     stop_policy: launch.StopPolicy,
     document: RunDocument,
 ) -> Lead | None:
-    """The second host as the chief of this run; None for a run that is not taken over."""
+    """The second host as the chief of this run; None for a run without takeover."""
     if not document.takeover:
         return None
     second = takeover.as_standby(cluster)
@@ -212,8 +213,8 @@ def _standby_of(
 
 
 def _supervisor(cluster: ConnectedCluster, run: Run) -> Start:
-    """The program that supervises the run, on its chief: it loads its modules while logins are
-    checked, and waits. It ends if it is never released."""
+    """The request that starts the supervisor on the chief. It loads its modules while logins are
+    checked, and then waits for its release; without one it ends."""
     return Start(
         argv=(
             *(cluster.python_of(cluster.chief), "-I", "-S"),
@@ -241,9 +242,9 @@ def lay_out(
     standby: Lead | None = None,
     begins: Mapping[str, Sequence[Request[Any, Any]]] = MappingProxyType({}),
 ) -> int | None:
-    """Send the files of a run, check that the chief, and its standby, can log in on every host, and
-    start the standby: it lists the files of the program before the ranks start. On an error remove
-    the files. `begins` are carried out on each host before the program is sent: connections to the
+    """Send the files of a run, check that the chief and its standby can log in to every host, and
+    start the standby, which lists the files of the program before the ranks start. An error removes
+    the files. `begins`: operations on each host before the program is sent: connections to the
     peers, and the start of the supervisor, whose pid is returned."""
     sessions = cluster.sessions
     leads = [lead for lead in (standby, Lead(cluster, document)) if lead]
@@ -282,8 +283,8 @@ def lay_out(
 
 
 def _remove_interrupted(cluster: ConnectedCluster, run: Run) -> None:
-    """Remove a run over new sessions: threads may still use the old ones and would send secrets
-    after the removal. They end when the old sessions close."""
+    """Remove a run over new sessions. Threads may still use the old ones, and would send secrets
+    after the removal; they end when the old sessions close."""
     for session in cluster.sessions.values():
         session.close()
     inventory = cluster.sessions.inventory
@@ -296,23 +297,24 @@ def _temporary(
     session: Session, secrets: Mapping[str, str], document: RunDocument, run: Run
 ) -> list[Request[Any, Any]]:
     """Requests that create the run's temporary folders, with a file of the secrets for each rank of
-    this host and on the chief for the supervisor. Each reader removes its own. The last step before
-    the start, because folders of runs without a process are soon removed."""
+    this host and, on the chief, for the supervisor. Each reader removes its file. This is the last
+    step before the start, because folders of runs without a process are soon removed."""
     folders = MakeTemporary(run.folder)
     if not secrets:
         return [folders]
     text = json.dumps(dict(secrets))
     at = [host.name for host in document.hosts].index(session.host.name)
     names = {*document.secret_files(at)}
-    if document.takeover and at == 1:  # the standby reads those of the supervisor
+    if document.takeover and at == 1:  # the standby reads the supervisor's file
         names.add("secrets.json")
     return [folders, Write(tuple(TextFile(f"{run.folder}/memory/{n}", text, 0o600) for n in names))]
 
 
-# Logs in to all hosts at once, as mpirun does, which then uses these connections. The file gets the
-# last line of ssh's output for each host that fails; the exit code says whether there is one. ssh's
-# default key exchange resists quantum computers and takes 0.15 s of CPU. Neither the check nor
-# mpirun sends secrets, so a faster one is used if possible. An ssh that stays holds its stderr.
+# Logs in to all hosts at once, as mpirun does, which then uses these connections. For each host
+# that fails, the file gets the last line of ssh's output; the exit code says whether one failed.
+# ssh's default key exchange resists quantum computers and takes 0.15 s of CPU. Neither the check
+# nor mpirun sends secrets, so a faster one is used if possible. An ssh that stays in the background
+# keeps its stderr open.
 LOGIN_CHECK = f"""read -r _ RAILHEAD_KEY_AGENT <~/.railhead/cluster/held 2>/dev/null &&
   export RAILHEAD_KEY_AGENT  # of a run in progress
 login() {{ ssh -n -F ssh_config "$@" true >"login_check.$name" 2>&1; }}
@@ -324,7 +326,7 @@ check() {{
   echo "$name $(tail -n 1 "login_check.$name")"
 }}
 for name in "$@"; do check & done >login_check.txt; wait"""
-# In the background: `END_LOGINS` waits for it, or begins it where it has not.
+# Runs in the background: `END_LOGINS` waits for it, or starts it if it has not started.
 BEGIN_LOGINS = f"""exec 9>login_check.lock && flock 9 || exit
 {{ ( {LOGIN_CHECK} ) 9>&-; : >login_check.done; }} </dev/null >/dev/null 2>&1 &"""
 END_LOGINS = f"""if flock login_check.lock test -e login_check.done; then rm login_check.done; else
@@ -338,8 +340,8 @@ def _logins(script: str, cluster: SurveyedCluster, run: Run) -> RunCommand:
 
 
 def check_logins(cluster: ConnectedCluster, run: Run) -> None:
-    """Log in from the chief to every host, also to itself, as mpirun does; HostsNotReady names the
-    hosts that fail."""
+    """Log in from the chief to every host, including itself, as mpirun does; HostsNotReady names
+    the hosts that fail."""
     if len(cluster.peers) < 2:
         return
     ended = cluster.sessions[cluster.chief].call(_logins(END_LOGINS, cluster, run))
@@ -347,7 +349,8 @@ def check_logins(cluster: ConnectedCluster, run: Run) -> None:
 
 
 def refuse_failed_logins(cluster: ConnectedCluster, run: Run, ended: CommandResult) -> None:
-    """HostsNotReady with the hosts that failed when END_LOGINS ended on the chief."""
+    """HostsNotReady with the hosts to which the chief could not log in, by the outcome of
+    END_LOGINS."""
     if ended.rc == 0:
         return
     text = cluster.sessions[cluster.chief].read(f"{run.folder}/login_check.txt") or ""
@@ -460,8 +463,8 @@ def write_program(
     more: Sequence[TextFile] = (),
     begins: Sequence[Request[Any, Any]] = (),
 ) -> list[Any]:
-    """Write the run's folder on one host: the files that start a rank, and more; the replies to
-    operations that need these files, but not the program."""
+    """Write the run's folder on one host: the files that start a rank, and `more`. Returns the
+    replies to `begins`: operations that need these files, but not the program."""
     if document.keras_auto:
         files = json.dumps(encode(request.bundle.files))
         more = (*more, TextFile(f"{run.folder}/{BUNDLE}", files))
@@ -488,7 +491,7 @@ def needs_reader(document: RunDocument) -> bool:
     return reads and isinstance(document.program, Script)
 
 
-# TMPDIR by its real path, which is short. OpenMPI's shared memory is removed with `memory`.
+# TMPDIR is the real path, which is short. OpenMPI's shared memory is removed with `memory`.
 OWN_FOLDERS = """tmp=$(readlink {folder}/tmp) && export TMPDIR="$tmp"
 memory=$(readlink {folder}/memory)
 case $memory in /dev/shm/*) export OMPI_MCA_btl_vader_backing_directory="$memory";; esac"""
@@ -497,8 +500,8 @@ case $memory in /dev/shm/*) export OMPI_MCA_btl_vader_backing_directory="$memory
 def rank_starter(document: RunDocument) -> str:
     """rank.sh: starts the runtime's Python with rank/rank.py, in the program's folder.
 
-    The variables of --env are set here: PYTHONPATH, LD_PRELOAD and others count only at the start
-    of a process.
+    It sets the variables of --env: PYTHONPATH, LD_PRELOAD and others have an effect only at the
+    start of a process.
     """
     exports = [f"export {name}={shlex.quote(value)}" for name, value in document.env.items()]
     python = f'"$HOME/.railhead/envs/{document.runtime.digest}/bin/python"'
@@ -509,7 +512,7 @@ def rank_starter(document: RunDocument) -> str:
 
 
 def chief_files(cluster: SurveyedCluster, document: RunDocument, run: Run) -> list[TextFile]:
-    """What mpirun reads on the chief: its command, the hosts, and how they are reached."""
+    """The files for mpirun on the chief: its command, the hosts, and how to reach them."""
     home = cluster.facts[cluster.chief].home
     folder = f"{home}/.railhead/runs/{run.run_id}"
     argv = launch.mpirun_argv(
@@ -528,7 +531,7 @@ def chief_files(cluster: SurveyedCluster, document: RunDocument, run: Run) -> li
 
 
 def login_files(cluster: SurveyedCluster, run: Run) -> list[TextFile]:
-    """What ssh reads on the chief."""
+    """The files for ssh on the chief."""
     home = cluster.facts[cluster.chief].home
     pins = f"{home}/.railhead/runs/{run.run_id}/known_hosts"
     config = hostfile.ssh_config(cluster.peers, key=f"{home}/.railhead/cluster/key", pins=pins)

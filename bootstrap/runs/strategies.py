@@ -14,7 +14,7 @@ from railhead.documents.runs.run import Role
 
 from ..errors import UsageError
 
-AUTO = "auto"  # stands for another strategy, chosen by `choose_for`
+AUTO = "auto"  # `choose_for` replaces it by a strategy
 DEFAULT_LAUNCHER = "horovod"
 
 
@@ -24,7 +24,7 @@ class Strategy:
 
     `process_per_slot`: one worker per slot of a host, not per host. `one_host`: refused on several
     hosts. `roles`: the roles of its processes in TF_CONFIG; empty for no TF_CONFIG. `coordinator`:
-    rank 0 listens on a port at which the others find each other.
+    rank 0 listens on a port through which the ranks find each other.
     """
 
     name: str
@@ -42,9 +42,9 @@ class Strategy:
     def place(self, slots: Sequence[int], servers: int = 0) -> list[list[str]]:
         """The role of each process of each host, in the order of the ranks.
 
-        Workers take the slots. The chief only coordinates: it is one more process on the first
-        host. Parameter servers (one if `servers` is 0) are one more process each, in turn from the
-        second host on: the chief sends the data from the first one.
+        Workers take the slots. The chief only coordinates: it is an additional process on the first
+        host. Parameter servers (one if `servers` is 0) are additional processes too, round robin
+        from the second host on, because the chief sends the data from the first one.
         """
         hosts = [["worker"] * (number if self.process_per_slot else 1) for number in slots]
         for number in range((servers or 1) if self.has_servers else 0):
@@ -89,15 +89,15 @@ def names() -> tuple[str, ...]:
 
 
 def launcher_named(name: str | None) -> str | None:
-    """A launcher that was given, or None; UsageError for an unknown one."""
+    """The launcher of this name, or None; UsageError for an unknown one."""
     return name if name is None else choose(name, LAUNCHERS, "launcher")
 
 
 def launcher_for(launcher: str | None, strategy: str | None) -> str:
-    """The launcher of a run: the chosen one, that of the strategy, or the default.
+    """The launcher of a run: the chosen one, the strategy's, or the default.
 
     Raises:
-        UsageError: unknown names, or a strategy of the other launcher.
+        UsageError: unknown names, or a strategy of another launcher.
     """
     launcher_named(launcher)
     if strategy is not None:
@@ -136,7 +136,7 @@ def choose_for(
     Args:
         slots: of each host, in order.
         gpus: of the first host.
-        compiled: whether the strategies of Horovod need no compilation; otherwise several hosts
+        compiled: whether Horovod needs no compilation; otherwise several hosts
             train with one of TensorFlow.
     """
     if len(slots) > 1 and not compiled:
@@ -156,7 +156,7 @@ def _default(launcher: str, hosts: int) -> Strategy:
 
 
 def tasks(roles: Iterable[str]) -> tuple[Role, ...]:
-    """`task` of TF_CONFIG for each rank: its role, and its number among those of the role."""
+    """`task` of TF_CONFIG for each rank: its role, and its number among the ranks of that role."""
     numbers: dict[str, count[int]] = {}
     return tuple(Role(role, next(numbers.setdefault(role, count()))) for role in roles)
 

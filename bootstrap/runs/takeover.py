@@ -1,7 +1,7 @@
-"""A run whose chief was lost, and which its second host, the standby, continues.
+"""Takeover: after the loss of a run's chief, its second host, the standby, continues the run.
 
-The standby has the run's document and the files of a chief with the hosts in its own order: itself
-first, the chief last. Once it leads the run, this order is recorded here too.
+The standby has the run document and a chief's files with the hosts in its own order: itself first,
+the chief last. Once it leads the run, this order is recorded here too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .run import REMOVAL_SECONDS, Run, find_run
 
 T = TypeVar("T")
 LISTED = 60.0  # seconds in which a standby lists the files of the program
-MISSED = 10  # looks without its process, after which a standby has ended
+MISSED = 10  # checks without its process, after which a standby counts as ended
 
 
 def rotated(items: Sequence[T]) -> tuple[T, ...]:
@@ -58,9 +58,9 @@ def data_as_standby(data: Sequence[RunData]) -> list[RunData]:
 
 
 def end_earlier_standbys(cluster: ConnectedCluster) -> None:
-    """End the standby of an earlier run whose supervisor was lost, or which has continued without
-    this host: it would start that run again, beside this one. Also what it has started since the
-    facts were read."""
+    """End the standby of an earlier run whose supervisor was lost, or that continued without this
+    host: the standby would start that run again, beside this one. Also ends the processes that it
+    has started since the facts were read."""
     for name, facts in cluster.facts.items():
         for run_id in facts.standbys:
             cluster.sessions[name].call(EndRun(run_id))
@@ -81,7 +81,7 @@ def ended_on_error(standby: ConnectedCluster | None, run: Run) -> Iterator[None]
 
 
 def _end_standby(cluster: ConnectedCluster, run: Run) -> None:
-    """End the standby of a run over a new session: a call on the old one may be unfinished."""
+    """End the standby of a run over a new session: the old one may have an unfinished call."""
     inventory = cluster.inventory.only([cluster.chief])
     with connect.open_sessions(inventory) as sessions, sessions.within(REMOVAL_SECONDS):
         for session in sessions.values():
@@ -91,7 +91,7 @@ def _end_standby(cluster: ConnectedCluster, run: Run) -> None:
 
 def start_standby(cluster: ConnectedCluster, run: Run) -> None:
     """Start the program that takes over the run if its chief is lost, and wait until it has listed
-    the files of the program: what the ranks write later are outputs.
+    the files of the program: later files are the ranks' outputs.
 
     Raises:
         HostsNotReady: it has ended, or takes too long.
@@ -113,7 +113,7 @@ def start_standby(cluster: ConnectedCluster, run: Run) -> None:
     def has_listed() -> bool:
         return session.read(f"{run.folder}/{BEFORE}") is not None
 
-    missed = 0  # looks in a row: while a process begins, it has no command line
+    missed = 0  # checks in a row: a process that begins has no command line
 
     def has_ended() -> bool:
         nonlocal missed
@@ -132,14 +132,14 @@ def start_standby(cluster: ConnectedCluster, run: Run) -> None:
 
 
 def is_fetched(run: Run) -> bool:
-    """Whether the result of the run is here, and not only that of a chief from which a standby may
+    """Whether the run's final result is here, not only that of a chief from which a standby may
     have taken the run over."""
     return (run.results / "result.json").exists() and not standby_of(run)
 
 
 def standby_of(run: Run) -> str:
-    """The name of the host that continues the run if its chief is lost; "" if there is none, or
-    none any more, as after the end of the run."""
+    """The name of the host that continues the run if its chief is lost; "" if there is none, or no
+    longer one, as after the end of the run."""
     if (run.results / "result.json").exists() and not _is_of_lost_lease(run):
         return ""
     if not local_state.is_recorded(run.run_id):
@@ -148,7 +148,7 @@ def standby_of(run: Run) -> str:
 
 
 def _is_of_lost_lease(run: Run) -> bool:
-    """Whether the result here is that of a chief that has lost the lease of the run."""
+    """Whether the result here is from a chief that lost the lease of the run."""
     with contextlib.suppress(Hostile):
         result = result_of(run.results)
         return result is not None and is_lost_lease(result.cause)
@@ -165,9 +165,9 @@ def standby_in(document: RunDocument | None) -> str:
 def lost_standby(
     state: RunState | None, text: str, run: Run, hosts: Mapping[str, HostFacts]
 ) -> str:
-    """The host that was to take over a run in progress from this chief, and cannot any more, as
-    after a reboot; "" if it can, or is not one of these hosts. `text`: the document of all hosts of
-    the run, as the chief has it."""
+    """The standby of a run in progress, if it can no longer take the run over, as after a reboot;
+    "" if it can, or is not one of these hosts. `text`: the chief's document of all hosts of the
+    run."""
     if state is None or state.has_ended or not text:
         return ""
     name = ""
@@ -177,25 +177,26 @@ def lost_standby(
 
 
 def _may_stand_by(name: str, run: Run, hosts: Mapping[str, HostFacts]) -> bool:
-    """Whether a host may have the program that takes a run over: it has, or nothing is known."""
+    """Whether the standby program runs on a host, or may run because nothing is known about the
+    host."""
     return name not in hosts or run.run_id in hosts[name].standbys
 
 
 def ready_standby(run: Run, hosts: Mapping[str, HostFacts]) -> str:
-    """As `standby_of`, but not a host that is known not to take the run over."""
+    """As `standby_of`, but "" if the standby program is known not to run there."""
     name = standby_of(run)
     return name if _may_stand_by(name, run, hosts) else ""
 
 
 def _recorded(run: Run) -> Run:
-    """The run as it is recorded: another command may have recorded a new chief."""
+    """The run as recorded: another command may have recorded a new chief."""
     if not local_state.is_recorded(run.run_id):
         return run
     return replace(run, hosts=local_state.hosts_of_run(run.run_id))
 
 
 def current(inventory: Inventory, run: Run) -> Run:
-    """The run with its present chief first: its standby answers whether it leads the run."""
+    """The run with its present chief first; asks its standby whether it leads the run."""
     run, standby = _recorded(run), standby_of(run)
     if not standby or standby not in inventory.names:
         return run
@@ -204,8 +205,8 @@ def current(inventory: Inventory, run: Run) -> Run:
 
 
 def current_of(sessions: Mapping[str, Session], inventory: Inventory, run: Run) -> Run:
-    """As `current`, over open sessions. A run that is not recorded here was read from its chief of
-    now (`elsewhere`)."""
+    """As `current`, over open sessions. A run that is not recorded here was read from its present
+    chief (`elsewhere`)."""
     run, standby = _recorded(run), standby_of(run)
     if standby not in sessions or not local_state.is_recorded(run.run_id):
         return run
@@ -221,15 +222,15 @@ def current_of(sessions: Mapping[str, Session], inventory: Inventory, run: Run) 
 
 
 def _taken_over(run: RunDocument) -> RunDocument:
-    """The recorded run with its standby as the chief, and without a standby. Nothing of it comes
-    from the host."""
+    """The recorded run with its standby as the chief, and without a standby. It has no values from
+    the host."""
     stop = run.stop and replace(run.stop, argv=rotated(run.stop.argv))
     data = tuple(data_as_standby(run.data))
     return replace(run, hosts=rotated(run.hosts), data=data, stop=stop, takeover=False)
 
 
 def record_no_standby(run_id: str) -> None:
-    """Record that a run has no standby any more, if it is recorded here."""
+    """Record, if the run is recorded here, that it has no standby any more."""
     if not local_state.is_recorded(run_id):
         return
     document = local_state.recorded_run(run_id).run
@@ -243,7 +244,7 @@ def is_led_by(session: Session, run: Run) -> bool:
 
 
 def _read(session: Session, run: Run, name: str) -> str | None:
-    """A file of the run's folder on a host, with or without an agent; None if it is not there."""
+    """A file of the run's folder on a host, with or without an agent; None if it does not exist."""
     if session.has_agent:
         return session.read(f"{run.folder}/{name}")
     lines, code = session.shell(f"cat {run.folder}/{name}")

@@ -1,1 +1,1 @@
-"""What a bucket has of a run: its results and its logs."""
+"""The results and logs of a run in a bucket."""

@@ -1,6 +1,7 @@
-"""Reads a log of a run from the bucket: of its results, or the pieces that were uploaded meanwhile.
+"""Reads a log of a run from the bucket: from its results, or from the pieces uploaded during the
+run.
 
-What the bucket has is checked: a host may write anything there.
+The bucket's objects are untrusted: a host may write anything there.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from ..run import Run
 
 LIMIT = 100_000_000  # bytes of a log: twice as much as the supervisor writes into one
 OBJECT = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.0\d{3}")
-LOG = re.compile(r"logs/(rank-\d{1,5}|mpirun|supervisor)\.log")  # of the results
-PAGES = 1000  # of a thousand objects each, that are listed
+LOG = re.compile(r"logs/(rank-\d{1,5}|mpirun|supervisor)\.log")  # in the results
+PAGES = 1000  # that are listed, with 1,000 objects each
 
 
 @dataclass(frozen=True)
 class BucketLog:
-    """A log, and a sentence about where it comes from and until when it reaches."""
+    """A log, and a sentence that says where it comes from and when it ends."""
 
     text: str
     source: str
@@ -38,7 +39,7 @@ def read(bucket: Bucket, run: Run, name: str) -> BucketLog:
     """The log of this name: rank-0, mpirun, supervisor.
 
     Raises:
-        UsageError: it is not in the bucket; the message has the logs that are.
+        UsageError: it is not in the bucket; the message lists the logs that are.
     """
     log = _of_results(bucket, run, name) or _of_pieces(bucket, run, name)
     if log is None:
@@ -72,13 +73,13 @@ def _of_pieces(bucket: Bucket, run: Run, name: str) -> BucketLog | None:
 def _pieces(bucket: Bucket, run: Run, name: str) -> Iterator[tuple[Piece, bytes]]:
     for object_name in _listed(bucket, run, f"{name}."):
         key = f"runs/{run.run_id}/{live_logs.FOLDER}/{object_name}"
-        if content := bucket.read(key, HEAD + 1 + PIECE):  # an empty one is not a piece
+        if content := bucket.read(key, HEAD + 1 + PIECE):  # an empty object is not a piece
             head, _, data = content.partition(b"\n")
             yield parsed(Piece, head[:HEAD], "a piece of a log"), data
 
 
 def _listed(bucket: Bucket, run: Run, begin: str = "") -> list[str]:
-    """The names of pieces that begin so; objects with other names are ignored."""
+    """The names of pieces that start with `begin`; ignores objects with other names."""
     folder = f"runs/{run.run_id}/{live_logs.FOLDER}/"
     names = (
         item.key.removeprefix(folder)

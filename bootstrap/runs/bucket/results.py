@@ -20,7 +20,7 @@ from .. import takeover
 from ..results import BY_HAND, LEFT, accept, left_files, result_of, undrawn, where
 from ..run import Run
 
-LARGE = 100_000_000  # bytes from which a file is reported on its own line
+LARGE = 100_000_000  # bytes: a file of this size is reported on a line of its own
 
 
 def run_line(inventory: Inventory, run: Run | None) -> str:
@@ -38,8 +38,8 @@ def run_line(inventory: Inventory, run: Run | None) -> str:
 
 
 def _place(inventory: Inventory, run_id: str, from_chief: Hint | None = None) -> str:
-    """Where the unfetched results are, as text. `from_chief`: the command that fetches them from
-    the chief, instead of `fab fetch`."""
+    """A text that says where the unfetched results are. `from_chief`: the command that fetches them
+    from the chief, instead of `fab fetch`."""
     fetch = Command("fetch", run=run_id)
     start = f"{Command('start', **inventory.target)}, then {from_chief or fetch}"
     only = f"only on {inventory.chief.name}, which does not run: {start}"
@@ -72,7 +72,7 @@ def fetch(inventory: Inventory, run: Run, report: Reporter = lambda _: None) -> 
             hint=Hint(Command("start"), "   # then: ", Command("fetch")),
         )
     _fetch_files(source, run, manifest, report)
-    takeover.record_no_standby(run.run_id)  # whoever publishes has the last term
+    takeover.record_no_standby(run.run_id)  # the host that published the results has the last term
     return result_of(run.results)
 
 

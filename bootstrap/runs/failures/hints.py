@@ -1,4 +1,4 @@
-"""What to do about a failed run: from the table of causes, or about the wrong Keras of a script."""
+"""Advice about a failed run: from the table of causes, or about a script's wrong Keras."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NOBODY = Culprit(None, None, ())
 
 
 def cause_of(result: Result) -> Cause | None:
-    """The cause of a failure as its chief has seen it; of an older run, as its lines show it. The
-    evidence is without control characters."""
+    """The cause of a failure that the chief recorded; for an older run, found in the culprit's
+    lines. Control characters are removed from the evidence."""
     if result.state != "failed":
         return None
     cause = result.cause or diagnosed(Failure(result.culprit or NOBODY)).cause
@@ -28,7 +28,7 @@ def cause_of(result: Result) -> Cause | None:
 
 
 def next_step(run: Run, result: Result, keras: int | None = None) -> str | Command:
-    """What to do about a failed run: an advice, or the command that shows more.
+    """What to do about a failed run: advice, or the command that shows more.
 
     Args:
         keras: the Keras of the run; None if it is not known, or if both were tried.

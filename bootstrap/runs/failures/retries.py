@@ -16,7 +16,8 @@ DEFAULT = 3
 
 def retries_of(program: Program, wanted: int | None) -> Retries:
     """The retries of a run. Default: for the built-in training with checkpoints, and for a script
-    once it has written some. `wanted` (--retries) counts from the first step on."""
+    once it has written some. `wanted` is the value of --retries: with it, a run may also start
+    again without a checkpoint."""
     if wanted is not None:
         return Retries(wanted, from_start=wanted > 0)
     if isinstance(program, Script):
@@ -25,7 +26,7 @@ def retries_of(program: Program, wanted: int | None) -> Retries:
 
 
 def without_checkpoints(program: Program) -> str:
-    """Why a program may have no checkpoints; "" for one that writes them."""
+    """Why a program may have no checkpoints; "" if it writes them."""
     if isinstance(program, Script):
         return "until the script writes checkpoints to RAILHEAD_CHECKPOINT_DIR"
     if program.kind == "evaluation":
@@ -39,7 +40,7 @@ def elastic_hosts(text: str, retries: Retries, data: Sequence[DataInput]) -> tup
     """The least and the greatest number of hosts of --elastic.
 
     Raises:
-        UsageError: it is not such a range, or the run cannot continue with fewer hosts.
+        UsageError: `text` is not a range, or the run cannot continue with fewer hosts.
     """
     match = re.fullmatch(r"(\d{1,4}):(\d{1,4})", text)
     least, most = (int(match[1]), int(match[2])) if match else (0, 0)
@@ -58,8 +59,8 @@ def elastic_hosts(text: str, retries: Retries, data: Sequence[DataInput]) -> tup
 
 
 def check_elastic(options: RunOptions, hosts: int) -> None:
-    """UsageError if these hosts are not in the range of --elastic, or if their strategy cannot
-    continue with fewer."""
+    """UsageError if the number of hosts is not in the range of --elastic, or if their strategy
+    cannot continue with fewer hosts."""
     if options.retries.hosts is None:
         return
     least, most = options.retries.hosts
@@ -71,7 +72,7 @@ def check_elastic(options: RunOptions, hosts: int) -> None:
 
 
 def check_takeover(options: RunOptions, hosts: int, bucket: str | None) -> None:
-    """UsageError if no other of these hosts could continue the run after the loss of its chief."""
+    """UsageError if no other host could continue the run after the loss of its chief."""
     if not options.retries.takeover:
         return
     strategy = options.resolved_strategy(hosts)

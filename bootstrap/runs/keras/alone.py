@@ -1,7 +1,7 @@
-"""Scripts whose ranks cannot join each other, by their source. Pure: no file is opened.
+"""Detects from the source that a script's ranks cannot join each other. Pure: no file is opened.
 
-Only a program that is known as a whole is refused: what other packages do is seen when it runs
-(`host/rank/groups.py`).
+A program is refused only if its whole source is known; otherwise `host/rank/groups.py` notices at
+run time.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ...host.run.joining import JOIN
 from .evidence import Module, Read, imports_of, modules_of
 
 FRAMEWORKS = ("tensorflow", "keras", "tf_keras", "torch", "jax", "flax")
-# Packages that join no ranks unless the script names what does.
+# Packages that join ranks only by functions that the script has to name.
 OTHERS = """absl cv2 h5py horovod imageio joblib matplotlib numpy optax pandas PIL pyarrow requests
 scipy seaborn skimage sklearn tensorflow_datasets tensorflow_hub torchvision tqdm yaml"""
 PLAIN = {*FRAMEWORKS, *OTHERS.split(), *sys.stdlib_module_names}
-# What the source of a script has if its ranks may join each other, by launcher.
+# By launcher: names in the source of a script whose ranks may join each other.
 WORDS = {
     "horovod": r"horovod|\bhvd\b",
     "tensorflow": r"distribut|TF_CONFIG|estimator|dtensor|Server\b|Strategy\b",
     "jax": r"distribut",
     "torch": r"distribut|process_group",
 }
-OPAQUE = (  # the source does not show what it runs, or that it joins others by itself
+OPAQUE = (  # the source does not show what runs, or whether that joins other ranks
     r"mpi4py|\bMPI\b|OMPI_|TF_CONFIG|importlib|__import__|runpy|subprocess|ctypes|popen"
     r"|os\.(?:system|exec)|(?<![\w.])(?:exec|eval)\("
 )
@@ -43,7 +43,7 @@ def alone_as(script: str, read: Read, launcher: str) -> str:
 
     joins = re.compile(f"{OPAQUE}|{WORDS[launcher]}")
     if joins.search((read(script) or b"").decode(errors="replace")):
-        return ""  # as most do: its modules need not be parsed
+        return ""  # the usual case: its modules need not be parsed
     modules = [module for module, _ in modules_of(script, remembered)]
     packages = {*_packages(modules, sources)}
     if len(modules) < len(sources) or packages - PLAIN or not packages & {*FRAMEWORKS}:
@@ -58,7 +58,7 @@ def alone_as(script: str, read: Read, launcher: str) -> str:
 
 
 def _packages(modules: list[Module], sources: dict[str, bytes]) -> Iterator[str]:
-    """The packages outside the program that it imports."""
+    """The packages that the program imports from outside."""
     own_modules = {part.removesuffix(".py") for path in sources for part in path.split("/")}
     for module in modules:
         for name, _ in imports_of(module):

@@ -1,4 +1,4 @@
-"""`--keras auto|2|3`: which Keras a script runs with, and why; before a host is contacted."""
+"""`--keras auto|2|3`: chooses the Keras of a script before a host is contacted, and says why."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ REQUIREMENTS_BYTES = 1_000_000
 _PIN = re.compile(
     r"^[ \t]*(keras|tf[-_.]keras)(?![\w.-])[ \t]*(?:\[[^\]\n]*\])?([^;#\n]*)", re.I | re.M
 )
-_OLD = ("2.15.0", "2.11.0", "2.3.1")  # versions of the package keras that are Keras 2
+_OLD = ("2.15.0", "2.11.0", "2.3.1")  # versions of the package keras that have Keras 2
 
 
 @dataclass(frozen=True)
 class KerasChoice:
-    """The Keras of a run, 2 or 3, and why. `auto`: it was chosen by the program, so if the program
-    fails for it before its first step, the run starts again with the other one."""
+    """The Keras of a run, 2 or 3, and why. `auto`: the program's source decided; if the program
+    then fails because of its Keras before the first step, the run starts again with the other
+    one."""
 
     version: int = 3
     why: str = "the built-in training is written for it"
@@ -38,7 +39,7 @@ def choose(option: str | None, evidence: Sequence[Evidence], otherwise: KerasCho
     """The Keras for a script: that of the option, or the one that the evidence shows.
 
     Args:
-        option: the value of --keras. otherwise: the choice where the evidence shows neither.
+        option: the value of --keras. otherwise: the choice if the evidence shows neither.
 
     Raises:
         UsageError: the script cannot run with the Keras of the option, or with neither.
@@ -55,7 +56,8 @@ def choose(option: str | None, evidence: Sequence[Evidence], otherwise: KerasCho
 
 
 def _without_neither(evidence: Sequence[Evidence]) -> list[Evidence]:
-    """The evidence of one Keras; UsageError for what fails with either as soon as it starts."""
+    """The evidence for one Keras; UsageError if the script fails with either as soon as it
+    starts."""
     for proof in evidence:
         if proof.keras == NEITHER and proof.certain:
             raise UsageError(
@@ -81,22 +83,22 @@ def undecided(script: str) -> KerasChoice:
     return KerasChoice(3, f"nothing in {script} needs Keras 2", auto=True)
 
 
-@lru_cache(maxsize=1)  # the trials of a sweep have the same program
+@lru_cache(maxsize=1)  # all trials of a sweep have the same program
 def evidence_in_bundle(bundle: Bundle, script: str) -> tuple[Evidence, ...]:
     """The evidence in a script of a bundle, and in the modules of the bundle that it reaches."""
     return tuple(evidence_of(script, reader_of(bundle)))
 
 
 def reader_of(bundle: Bundle) -> Read:
-    """The content of a file of a bundle by its path, of an HDF5 file the beginning; None for one
-    that is missing or too long."""
+    """A reader of the bundle's files by path: the content, of an HDF5 file the beginning; None for
+    a file that is missing or too long."""
     sizes = {file.path: file.size for file in bundle.files}
 
     def read(path: str) -> bytes | None:
         size = sizes.get(path)
         if size is None or (size > BYTES and not path.endswith(HDF5)):
             return None
-        # It may have been removed since; sending it reports that.
+        # The file may have been removed since; sending it reports that.
         with contextlib.suppress(OSError), (bundle.root / path).open("rb") as file:
             return file.read(BYTES)
         return None
@@ -105,7 +107,7 @@ def reader_of(bundle: Bundle) -> Read:
 
 
 def evidence_in_requirements(file: Path) -> Iterator[Evidence]:
-    """What the packages of --requirements show; nothing if the file cannot be read.
+    """The evidence in the packages of --requirements; none if the file cannot be read.
 
     Raises:
         UsageError: a version of Keras that no runtime has.
@@ -127,7 +129,7 @@ def evidence_in_requirements(file: Path) -> Iterator[Evidence]:
 
 
 def versions_of(package: str) -> tuple[str, ...]:
-    """The versions of a package that the runtimes are locked with."""
+    """The versions of a package in the locked runtimes."""
     line = re.compile(rf"^{re.escape(package)}==([\w.]+)", re.MULTILINE)
     locks = [runtime.lock.read_text() for runtime in RUNTIMES.values()]
     return tuple(sorted({version for lock in locks for version in line.findall(lock)}))

@@ -1,7 +1,7 @@
-"""What a program's source shows about the Keras that it is written for. Pure: no file is opened.
+"""Evidence in a program's source of the Keras that it is written for. Pure: no file is opened.
 
 The script and the modules of its folder that it reaches are parsed, never run. A file that cannot
-be parsed, such as one of Python 2, shows nothing.
+be parsed, such as Python 2, has no evidence.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ...host.causes.keras_names import keras_with
 from . import horovod_calls
 
 FILES = 200  # files that are parsed
-BYTES = 500_000  # of a file that is parsed
+BYTES = 500_000  # of one file that is parsed
 ALL_BYTES = 3_000_000  # of all files that are parsed
 LONGEST = 200  # characters of the path of a name
-# Levels of evidence: what has a lower one counts more.
+# Levels of evidence: a lower level counts more.
 PINNED, NAMED, GUARDED, CALLED = range(4)
 PACKAGES = {"tf_keras": 2, "keras_hub": 3}  # packages that only work with one Keras
-# Packages whose parts that train work with Keras 2 only; other parts of them work with both.
+# Packages that train with Keras 2 only; their other parts work with both.
 BUILT_ON_2 = (
     *("tensorflow_hub", "tensorflow_probability", "tensorflow_model_optimization", "tf_agents"),
     *("tensorflow_recommenders", "tensorflow_decision_forests"),
 )
-# Where scripts find Keras, and how the tables of names spell that.
+# Names by which scripts import Keras, and their spelling in the tables of names.
 PREFIXES = {
     "tensorflow.keras.": "",
     "tensorflow.compat.v1.keras.": "",
@@ -53,13 +53,13 @@ METHODS = {
 }
 OPTIMIZERS = ("SGD", "RMSprop", "Adam", "Adadelta", "Adagrad", "Adamax", "Nadam", "Ftrl")
 HDF5 = (".h5", ".hdf5")
-# `keras_version` of an HDF5 file: the text follows it, or is in a heap behind its length.
+# `keras_version` in an HDF5 file: its text follows, or is in a heap, after the text's length.
 WRITTEN_BY = re.compile(
     rb"keras_version\0(?:.{0,64}?|.*?[\x05-\x07]\0{7})(\d\.\d+\.\d+)", re.DOTALL
 )
-MODEL_FILES = (".keras", *HDF5)  # the ends of names to which Keras 3 saves a model
+MODEL_FILES = (".keras", *HDF5)  # file names to which Keras 3 saves a model end so
 FITS = ("fit", "evaluate", "predict")
-# Arguments of Keras 2 alone, and the functions that have them; without names any function.
+# Arguments that only Keras 2 has, and their functions; no names: any function.
 KEYWORDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("workers", "use_multiprocessing", "max_queue_size"), FITS),
     "lr": OPTIMIZERS,
@@ -74,8 +74,8 @@ Read = Callable[[str], bytes | None]
 
 @dataclass(frozen=True)
 class Evidence:
-    """A place in a program that is written for one Keras, and what the program does there.
-    `keras`: 2, 3, or `horovod_calls.NEITHER`; `certain`: it is reached whenever the program starts.
+    """A line of a program that is written for one Keras, and what the program does there. `keras`:
+    2, 3, or `horovod_calls.NEITHER`; `certain`: every run reaches the line.
     """
 
     keras: int
@@ -96,7 +96,7 @@ class Use:
 
 @dataclass
 class Module:
-    """A parsed file: its path, its parts, and the modules and names behind its variables."""
+    """A parsed file: its path, its parts, and what its variables stand for (modules and names)."""
 
     path: str
     uses: list[Use]
@@ -107,11 +107,11 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
     """The evidence in a script and the modules that it reaches, in the order of reading.
 
     Args:
-        script: its posix path. read: the content of a file by such a path; None if there is none.
+        script: its posix path. read: returns the content of a file by such a path, or None.
     """
     evidence: list[Evidence] = []
     saves: list[Evidence] = []
-    named = False  # whether a model may be a file
+    named = False  # whether a model may be saved as a file
     for module, guarded in modules_of(script, read):
         evidence += _evidence_in(module, guarded=guarded)
         evidence += _in_model_files(module, read)
@@ -121,8 +121,8 @@ def evidence_of(script: str, read: Read) -> list[Evidence]:
 
 
 def modules_of(script: str, read: Read) -> Iterator[tuple[Module, bool]]:
-    """A script and the modules of its folder that it reaches, as far as they can be parsed, and
-    whether each is only imported below a condition or in a function; as `evidence_of`."""
+    """A script and the modules of its folder that it reaches and that can be parsed; with each,
+    whether it is imported only below a condition or in a function. Arguments as `evidence_of`."""
     reached = {script: False}
     queue, total = [(script, read(script) or b"")], 0
     folders = [*dict.fromkeys((posixpath.dirname(script), ""))]
@@ -158,7 +158,7 @@ def parsed(path: str, content: bytes) -> Module | None:
 
 
 def _uses(tree: ast.AST) -> Iterator[Use]:
-    """All parts in the order of the source; without recursion, because code may be deep."""
+    """All parts in the order of the source; not recursive, because code may be nested deeply."""
     stack = [Use(tree, False, False)]
     while stack:
         use = stack.pop()
@@ -170,7 +170,7 @@ def _uses(tree: ast.AST) -> Iterator[Use]:
 
 
 def _is_condition(part: ast.AST) -> bool:
-    """Whether what is below a part may be skipped; `if __name__ == "__main__"` is not."""
+    """Whether the code below a part may be skipped; not so below `if __name__ == "__main__"`."""
     if not isinstance(part, ast.If):
         return type(part).__name__ in CONDITIONS
     names = {inner.id for inner in ast.walk(part.test) if isinstance(inner, ast.Name)}
@@ -178,7 +178,7 @@ def _is_condition(part: ast.AST) -> bool:
 
 
 def _bound_by(part: ast.AST, module: Module) -> Mapping[str, str]:
-    """The variables that a statement binds to modules and their names: {"K": "keras.backend"}."""
+    """The variables that a statement binds to modules or their names: {"K": "keras.backend"}."""
     if isinstance(part, ast.Import):
         tops = {alias.name.partition(".")[0]: alias.name.partition(".")[0] for alias in part.names}
         return tops | {alias.asname: alias.name for alias in part.names if alias.asname}
@@ -202,7 +202,8 @@ def _path_of(part: ast.AST, module: Module) -> str:
 
 
 def imports_of(module: Module) -> Iterator[tuple[str, bool]]:
-    """The modules that a file may import, absolute, and whether it may also not import them."""
+    """The absolute names of modules that a file may import, and whether the import may be
+    skipped."""
     package = posixpath.dirname(module.path).replace("/", ".")
     for use in module.uses:
         part, guarded = use.part, use.guarded or use.deferred
@@ -216,7 +217,8 @@ def imports_of(module: Module) -> Iterator[tuple[str, bool]]:
 
 
 def _files_of(name: str, folders: list[str]) -> Iterator[str]:
-    """Where a module and the packages above it may be, such as a/b.py and a/b/__init__.py."""
+    """The possible files of a module and of the packages above it, such as a/b.py and
+    a/b/__init__.py."""
     parts = name.split(".")
     if not all(parts) or len(name) > LONGEST:
         return
@@ -256,7 +258,7 @@ def _inner_attributes(part: ast.Attribute) -> Iterator[ast.Attribute]:
 
 
 def _names_in(part: ast.AST, module: Module) -> Iterator[tuple[int, str]]:
-    """The names of one Keras in a part, which Keras has them, and what the part does."""
+    """For names that only one Keras has, in a part: that Keras, and what the part does."""
     if isinstance(part, ast.Import):
         yield from _of_paths([alias.name for alias in part.names], "imports")
     elif isinstance(part, ast.ImportFrom) and not part.level:
@@ -296,7 +298,7 @@ def _of_paths(paths: list[str], verb: str) -> Iterator[tuple[int, str]]:
 
 
 def _of_variable(name: ast.expr, value: ast.expr) -> Iterator[tuple[int, str]]:
-    """What a variable of the environment shows that the script sets."""
+    """The evidence in an environment variable that the script sets."""
     if not isinstance(name, ast.Constant) or not isinstance(value, ast.Constant):
         return
     if name.value == "TF_USE_LEGACY_KERAS":
@@ -306,7 +308,7 @@ def _of_variable(name: ast.expr, value: ast.expr) -> Iterator[tuple[int, str]]:
 
 
 def _of_call(call: ast.Call) -> Iterator[tuple[int, str]]:
-    """What a call shows by its method, its arguments, or the format that it writes."""
+    """The evidence in a call: its method, its arguments, or the format that it writes."""
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     if name in METHODS:
@@ -337,7 +339,7 @@ def _endings(name: str, function: ast.expr, keywords: Mapping[str, ast.expr]) ->
 
 
 def _saves_somewhere(module: Module) -> Iterator[Evidence]:
-    """Calls such as `model.save(path)` that do not show whether it is a file or a folder."""
+    """Calls such as `model.save(path)` that do not show whether the path is a file or a folder."""
     for use in module.uses:
         if not isinstance(use.part, ast.Call) or getattr(use.part.func, "attr", "") != "save":
             continue
@@ -351,15 +353,15 @@ def _saves_somewhere(module: Module) -> Iterator[Evidence]:
 
 
 def _names_a_file(module: Module) -> bool:
-    """Whether a text in a module ends as the file of a model."""
+    """Whether a text in a module ends like the name of a model file."""
     parts = (use.part for use in module.uses)
     texts = (part.value for part in parts if isinstance(part, ast.Constant))
     return any(isinstance(text, str) and text.endswith(MODEL_FILES) for text in texts)
 
 
 def _in_model_files(module: Module, read: Read) -> Iterator[Evidence]:
-    """The HDF5 files of Keras 2 that a module names. An attribute has the version; the first of
-    them stand before the data, as h5py writes them."""
+    """The HDF5 files of Keras 2 that a module names. An attribute has the version; h5py writes the
+    first attributes before the data."""
     for use in module.uses:
         text = getattr(use.part, "value", None) if isinstance(use.part, ast.Constant) else None
         if isinstance(text, str) and text.endswith(HDF5):
@@ -373,7 +375,7 @@ def _in_model_files(module: Module, read: Read) -> Iterator[Evidence]:
 
 
 def _ending_of(part: ast.expr) -> str | None:
-    """The end of a file name, as far as the source has it; None if it has not."""
+    """The end of a file name, if the source shows it; otherwise None."""
     if isinstance(part, ast.Constant) and isinstance(part.value, str):
         return part.value
     if isinstance(part, ast.JoinedStr) and part.values:

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 NEITHER = 0  # in place of a Keras
 OF_KERAS = ("horovod.tensorflow.keras", "horovod.keras")  # the modules with Horovod's Keras API
-OPERATIONS = ("Adasum", "Max", "Min", "Product")  # of Horovod, but not of its Keras optimizers
+OPERATIONS = ("Adasum", "Max", "Min", "Product")  # of Horovod, which its Keras optimizers lack
 # Arguments that only Keras 2 can have, by the name of the function.
 ONLY_2 = {"DistributedOptimizer": "use_locking", "load_model": "legacy_opts"}
 HINT = "op=hvd.Average or op=hvd.Sum; hvd.DistributedGradientTape also has op=hvd.Adasum"
 
 
 def of_call(call: ast.Call, path: str) -> Iterator[tuple[int, str]]:
-    """What the arguments of a call need: a Keras, or NEITHER, and what the script does.
+    """The Keras that the arguments of a call need, or NEITHER, and what the script does.
 
     Args:
-        path: the function's, such as horovod.tensorflow.keras.DistributedOptimizer.
+        path: of the function, such as horovod.tensorflow.keras.DistributedOptimizer.
     """
     module, _, name = path.rpartition(".")
     if not module.startswith("horovod."):

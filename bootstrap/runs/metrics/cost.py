@@ -1,4 +1,4 @@
-"""What a run has cost and emitted so far, for its line."""
+"""The cost and the emissions of a run so far, for its progress line."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ...console.text import clean
 from ...untrusted.records import record
 from ..run import Run
 
-# The last one in the last megabyte of the records; nothing where they are gone.
+# The last carbon record in the last megabyte of the records; nothing if the file is gone.
 CARBON = """tail -c 1000000 FOLDER/results/metrics.jsonl 2>/dev/null |
 grep '^{"kind": "carbon"' | tail -n 1"""
-LONGEST = 10**5  # hours: the times are those of a host
+LONGEST = 10**5  # hours: the times are a host's, so untrusted
 
 
 class CostSoFar:
-    """What the hosts of a run have cost since it was created."""
+    """The cost of the hosts since the run was created."""
 
     def __init__(self, run: RunDocument) -> None:
         self.since = seconds(run.created) if run.prices else None
         if run.prices:
-            from railhead.money import host  # imported late: most hosts cost nothing
+            from railhead.money import host  # imported late: most hosts have no price
 
             self.per_hour = host.per_hour(tuple(map(host.read_part, run.prices)), len(run.hosts))
 
     def at(self, time_: float | None) -> str:
-        """`, 0.31 USD`, at a time of a record; empty where the hosts cost nothing."""
+        """`, 0.31 USD` at the time of a record; empty if the hosts have no price."""
         if self.since is None:
             return ""
         from decimal import Decimal
@@ -41,7 +41,7 @@ class CostSoFar:
 
 
 def carbon_so_far(entry: Record) -> str:
-    """`, 0.031 kWh, 13 gCO2e`; without what is not known, or no such number."""
+    """`, 0.031 kWh, 13 gCO2e`; without figures that are unknown or not valid."""
     kwh, grams = (
         value if value is not None and 0 <= value <= MOST else None
         for value in map(entry.figure, ("kwh", "gco2e"))
@@ -51,13 +51,13 @@ def carbon_so_far(entry: Record) -> str:
 
 
 def carbon_command(run: Run) -> str:
-    """The shell command that prints the record with what a run has used, on its chief."""
+    """The shell command that prints, on the chief, the record of the energy that a run has used."""
     return CARBON.replace("FOLDER", run.folder)
 
 
 def carbon_lines(lines: Sequence[str]) -> list[str]:
-    """A line with what a run has used so far, of what its chief printed; none where nothing was
-    measured."""
+    """A line with the energy that a run has used so far, from the chief's output; none if nothing
+    was measured."""
     entry = record(lines[-1]) if lines else None
     text = carbon_so_far(entry) if entry else ""
     return [f"energy so far: {text[2:]}"] if text else []

@@ -17,25 +17,25 @@ from railhead.documents.runs.records import Record
 from ...untrusted.records import records
 
 FOLDER = "tensorboard"
-OURS = "metrics"  # below FOLDER: the files of this module
+OURS = "metrics"  # folder below FOLDER with the files of this module
 EVENT_FILE = f"{FOLDER}/{OURS}/events.out.tfevents.0000000000.railhead"
 VERSION = b"brain.Event:2"
-Point = tuple[str, int]  # a curve, and a step
-LARGEST = 3.4e38  # of a 32-bit float
+Point = tuple[str, int]  # the name of a curve, and a step
+LARGEST = 3.4e38  # 32-bit float
 
 
 def event_file(results: Path) -> bytes | None:
     """The event file for a run's metrics.jsonl; None if it would be empty.
 
-    It always has the numbers of --metric; progress and epochs only if the program did not write an
-    event file itself.
+    It always has the numbers of --metric. It has progress and epochs only if the program did not
+    write an event file itself.
     """
     own = any(p != results / EVENT_FILE for p in (results / FOLDER).rglob("*tfevents*"))
     shown = [r for r in records(results / "metrics.jsonl") if not own or r.kind == "metric"]
     points: dict[Point, bytes] = {}
     for record in shown:
         for point, event in _events(record):
-            points.pop(point, None)  # of an attempt that a later one has repeated
+            points.pop(point, None)  # a later attempt has repeated it
             points[point] = event
     first = _framed(_fixed64(1, 0.0) + _bytes(3, VERSION))
     return b"".join([first, *map(_framed, points.values())]) if points else None

@@ -1,6 +1,6 @@
 """The options about metrics, validated. Pure.
 
-`--metric NAME=REGEX`: numbers in the output of a script that become records. `--min NAME=VALUE` and
+`--metric NAME=REGEX`: numbers in a script's output that become records. `--min NAME=VALUE` and
 `--max NAME=VALUE`: thresholds of the evaluation.
 """
 
@@ -24,8 +24,8 @@ def read_metric(name: str, pattern: str) -> Metric:
     """One `--metric`, validated.
 
     Raises:
-        UsageError: it has no name, the pattern is not a regular expression, or it has not exactly
-            one group.
+        UsageError: it has no name, the pattern is not a regular expression, or it does not have
+            exactly one group.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"--metric {name!r}: {RULE}")
@@ -43,7 +43,7 @@ def read_metric(name: str, pattern: str) -> Metric:
 def read_thresholds(
     minimum: Mapping[str, float], maximum: Mapping[str, float]
 ) -> tuple[Threshold, ...]:
-    """The thresholds of a command; UsageError for a wrong name of a metric, or too many."""
+    """The thresholds of a command; UsageError for a wrong metric name, or too many thresholds."""
     thresholds = [
         Threshold(name, bound, value)
         for bound, values in (("min", minimum), ("max", maximum))
@@ -59,7 +59,7 @@ def read_thresholds(
 
 
 def require_metrics(thresholds: Iterable[Threshold], choices: Sequence[str]) -> None:
-    """UsageError for a threshold on a metric that the evaluation will not have."""
+    """UsageError if a threshold is on a metric that the evaluation will not have."""
     for item in thresholds:
         if item.metric not in choices:
             near = nearest(item.metric, choices)

@@ -21,8 +21,8 @@ def curves(metrics: Path, title: str) -> str:
 
 
 def panels(records: Sequence[Record]) -> list[Panel]:
-    """Loss and accuracy by epoch, and each --metric; until one of these exists, each host's loss by
-    step."""
+    """Loss and accuracy by epoch, and each --metric; if none of these exists yet, each host's loss
+    by step."""
     epochs = [record for record in records if record.kind == "epoch"]
     both = [_panel(what, "epoch", _by_epoch(epochs, what)) for what in ("loss", "accuracy", "mae")]
     drawn = [panel for panel in (*both, *_metric_panels(records)) if panel.curves]
