@@ -35,8 +35,8 @@ class Resource:
         details: its type, state and size, for people.
         end: the cloud's own command that removes it.
         remove: lets the cloud remove it, and returns when the cloud has accepted; RailheadError
-            where it refuses. With True the objects of a bucket are removed before it: the cloud
-            removes no bucket that has any.
+            where it refuses. With True it removes the objects of a bucket first: the cloud removes
+            only an empty bucket.
         since: when it was created, or last started; empty where the cloud does not report it.
         usd_per_day: None where it is unknown.
         cluster, cluster_id, stack, owner: its tags.
@@ -60,16 +60,16 @@ Lists = Mapping[str, Callable[[], Iterable[Resource]]]
 
 
 class Incomplete(RailheadError):
-    """A list lacks the resources of some zones, which the cloud does not reach."""
+    """A list lacks the resources of zones that the cloud cannot reach."""
 
 
 class Forbidden(RailheadError):
-    """The credentials may not use this area, and nothing here names it."""
+    """The credentials may not use this area, and no config, record or stack here names it."""
 
 
 class Area(Protocol):
-    """An area. `expected`: a config, a record or a stack here names it, or it is always there; of
-    others, missing rights are not a failure."""
+    """An area. `expected`: a config, a record or a stack here names it, or it is always there. In
+    other areas, missing rights are not a failure."""
 
     @property
     def cloud(self) -> str:

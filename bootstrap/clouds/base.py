@@ -49,7 +49,7 @@ class NoCredentials(UsageError):
 
 @dataclass(frozen=True)
 class SpotOffer:
-    """What a spot machine is sold as, whose price changes while it runs."""
+    """The offer as which a spot machine is sold: its price changes while the machine runs."""
 
     machine_type: str
     zone: str
@@ -59,10 +59,9 @@ class SpotOffer:
 class InstanceState:
     """The state of one instance that the cloud reports; `source` names the API call, `at` its
     time. `serial` identifies the instance: a new one with the same name has another. `certain`: it
-    was read on this computer; what a cloud reports may be older than what it reported before.
-    `created`, `started` and `stopped` (the last time of each, seconds since 1970) are the cloud's
-    times, where it reports them. `spot`: of a machine whose cloud keeps the history of its
-    price."""
+    was read on this computer; a cloud may report an older state than it reported before. `created`,
+    `started` and `stopped` (the last time of each, seconds since 1970) are the cloud's times, where
+    it reports them. `spot`: its offer, if the cloud keeps a history of the price."""
 
     state: str
     address: str | None
@@ -80,12 +79,12 @@ class InstanceState:
 
 @dataclass(frozen=True)
 class Deadline:
-    """When one instance stops on its own, as read from what stops it: its cloud, or the timer
-    on it. `state` is armed, past, UNKNOWN, or MISSING (also where it cannot succeed: see `reason`).
+    """When one instance stops on its own, as read from what stops it: its cloud, or its own timer.
+    `state` is armed, past, UNKNOWN, or MISSING (also where it cannot succeed: see `reason`).
 
-    `at` None: the deadline is a length (in `reason`) that begins when the instance starts.
-    `target` is what it will do: `stops i-0123`. `fixed`: it cannot be moved while the instance
-    runs. `exists`: where it is false, there is nothing to move, and an `up` creates it.
+    `at` None: the deadline is a duration (in `reason`) from the instance's next start. `target` is
+    what it will do: `stops i-0123`. `fixed`: it cannot be moved while the instance runs. `exists`:
+    where it is false, there is nothing to move, and an `up` creates it.
     """
 
     kind: str
@@ -101,7 +100,7 @@ class Deadline:
 def most_urgent(deadlines: Collection[Deadline]) -> Deadline | None:
     """The deadline to act on: one that is not armed, otherwise the earliest; None without any.
 
-    One without a time begins at a later start: it comes last."""
+    A deadline without a time comes last: it begins at a later start."""
     latest = datetime.max.replace(tzinfo=timezone.utc)
     by_urgency = sorted(deadlines, key=lambda d: (d.state == "armed", d.at or latest))
     return by_urgency[0] if by_urgency else None

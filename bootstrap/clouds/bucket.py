@@ -21,7 +21,7 @@ from ..untrusted.manifest import LIMIT, read_manifest
 from .base import load
 from .storage import NoBucket, Store
 
-OBJECT = 1 << 30  # bytes that are held in memory at once: a wheel has a few MB
+OBJECT = 1 << 30  # bytes that are held in memory at once; a wheel has a few MB
 WHEELS = "wheels/"  # wheels can be built again; hosts may not write here
 
 

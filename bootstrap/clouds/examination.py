@@ -1,4 +1,4 @@
-"""Checks that are alike on all clouds. Pure."""
+"""Checks that are the same on all clouds. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADMINISTRATOR = Hint(Command("doctor", policy=True), "   # gives the document fo
 
 
 def clock_check(header: str | None, now: datetime) -> Check:
-    """This computer's clock beside the `Date` of a response of the cloud."""
+    """This computer's clock, compared with the `Date` of a response of the cloud."""
     try:
         cloud = parsedate_to_datetime(header or "")
         seconds = (now - cloud).total_seconds()
@@ -31,8 +31,8 @@ def clock_check(header: str | None, now: datetime) -> Check:
 
 
 def rights_check(missing: Sequence[str], total: int, *, exists: bool = False) -> Check:
-    """Whether the user has the rights that a stack needs. For one that exists they may be more than
-    its change needs."""
+    """Whether the user has the rights that a stack needs. A change of an existing stack may need
+    fewer."""
     if not missing:
         return Check("rights", "ok", f"all {total} are there")
     names = sorted(set(missing))

@@ -20,7 +20,8 @@ from .machines import Place, list_machines
 
 
 def existing(place: Place, cluster_id: str) -> dict[str, list[str]]:
-    """What has the id, as texts by region. Where the place names no region: the machines of all.
+    """What has the id, as texts by region; if the place names no region, only machines, of all
+    regions.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.
@@ -37,7 +38,7 @@ def existing(place: Place, cluster_id: str) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Print what exists; 1, and why, where that is not known."""
+    """Print what exists; if that is not known, print why and return 1."""
     cluster_id, place = sys.argv[1:]
     try:
         by_region = existing(decode(Place, json.loads(place)), cluster_id)

@@ -1,4 +1,4 @@
-"""The host keys of a stack's machines in its bucket, by which a second computer knows them.
+"""The host keys of a stack's machines in its bucket, so that a second computer can verify them.
 
 EC2's console shows a key after the first boot alone, and an injected key is replaced at the first
 login. Machines may not write here: they write below runs/ only.

@@ -1,4 +1,4 @@
-"""Whether a cloud's SDK still has the same login: its session is kept as long."""
+"""Detects another login of a cloud's SDK: until then its session is kept."""
 
 from __future__ import annotations
 

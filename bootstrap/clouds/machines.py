@@ -123,8 +123,8 @@ def remove_bucket(place: Place, name: str, cluster_id: str) -> bool:
 
 
 def remove_deadlines(place: Place, cluster: str, ids: Collection[str]) -> list[str]:
-    """Remove the cloud's own deadlines of these machines, where they are resources; the names of
-    those that there were. `cluster`: the name that the cluster had first.
+    """Remove the cloud's own deadlines of these machines, if they are separate resources; the names
+    of those that existed. `cluster`: the name that the cluster had first.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.

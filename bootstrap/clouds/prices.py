@@ -1,4 +1,4 @@
-"""The prices that the clouds answer themselves, kept for a day; without them the tables count.
+"""Current prices from the clouds, kept for a day; the tables are used where a cloud has none.
 
     python -m bootstrap.clouds.prices aws us-east-1 g4dn.xlarge
 
@@ -42,14 +42,14 @@ class Kept:
 
 @dataclass(frozen=True)
 class Found:
-    """The prices of a region. `why` the cloud's own are not among them; empty where they are."""
+    """The prices of a region. `why`: the reason if the cloud's own are missing, otherwise empty."""
 
     rates: Rates
     why: str = ""
 
 
 def find(cloud: str, region: str, types: Collection[str], now: float | None = None) -> Found:
-    """The prices of machine types in a region: the cloud's own, and below them the table."""
+    """The prices of machine types in a region: the cloud's own, otherwise those of the table."""
     table = shipped(cloud)
     try:
         rows = ask(cloud, region, types, time.time() if now is None else now)
@@ -91,7 +91,7 @@ def _read(cloud: str, region: str) -> Kept | None:
 
 
 def main() -> int:
-    """Print the rows; 1, and why, where the cloud does not give any."""
+    """Print the rows; if the cloud gives none, print why and return 1."""
     cloud, region, *types = sys.argv[1:]
     try:
         rows = ask(cloud, region, types, time.time())

@@ -33,7 +33,7 @@ from ..inventory.files import atomic_write
 from ..ssh.bundle_files import check_name
 
 THREADS = 4  # sha256 releases Python's lock
-SETTLED = 2_000_000_000  # ns: the hash of a file that changed later than this is not kept
+SETTLED = 2_000_000_000  # ns: the hash of a file that changed more recently is not kept
 
 
 @dataclass(frozen=True)

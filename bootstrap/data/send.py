@@ -121,8 +121,8 @@ def _send(session: Session, item: str, data: LocalData, board: Board) -> None:
 
 
 def _refuse_wrong(data: LocalData, needed: Sequence[tuple[int, int]], before: Set[int]) -> None:
-    """Hostile unless a host requests files of the data, each once, and none of those that it
-    requested `before`."""
+    """Raise Hostile unless a host requests files of the data, each once, and none that it requested
+    `before`."""
     for number, offset in needed:
         if number >= len(data.files) or offset > data.files[number].size:
             raise Hostile("a request for a file that the data does not have")

@@ -22,8 +22,8 @@ class StateTypes:
     deadline that is a resource of its own.
 
     `zone`, `address`, `peer_address`, `owner` and `seconds` (from its start until its cloud stops
-    it) are where the outputs of a machine have these: keys and indexes, separated by dots. `stops`
-    are the properties of a machine for whose change its provider stops it.
+    it) are the paths of these values in the outputs of a machine: keys and indexes, separated by
+    dots. `stops` are the properties of a machine whose change makes its provider stop it.
     """
 
     machine: str
@@ -53,19 +53,19 @@ class CloudKind:
     `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
     neither starts nor stops hosts. `machines` is the "module:function" that lists the machines with
     Railhead's tags, of one region or, where `everywhere` is None, of all; `everywhere` lists those
-    of all regions. `others` lists what has a stack's id besides machines, `leftovers` removes what
-    of it a killed `up` left, `own_bucket` the empty bucket of a given name if it has the stack's
-    id, and `deadlines` the cloud's own deadlines of machines. `examiner` is the "module:function"
-    that checks whether a stack can be created, and `policy` the one that lists the rights for that.
-    `prices` reads its own prices of a region, `spot_history` those of spot machines at each time,
-    `bill` what it has billed.
-    `areas` returns the areas in which everything with Railhead's tags can be listed. `scheme` is
-    that of its bucket addresses, and `bucket` the "module:function" that opens a bucket.
-    `host_key_source` is where its machines' keys can be read, and `deadline` the kind of its own
-    deadlines. `state` has its types in Pulumi's state; None where no stack makes the hosts.
-    `vendor` is in the DMI data of its machines. `in_cloud`: machines that a stack created for one
-    cluster; system changes are allowed on them, and their addresses change at a restart.
-    `this_machine`: all hosts run on the machine where commands are typed.
+    of all regions. `others` lists the resources with a stack's id that are not machines.
+    `leftovers` removes those of them that a killed `up` left, `own_bucket` removes the empty bucket
+    of a given name if it has the stack's id, and `deadlines` removes the cloud's own deadlines of
+    machines. `examiner` is the "module:function" that checks whether a stack can be created, and
+    `policy` the one that lists the rights for that. `prices` reads its own prices of a region,
+    `spot_history` those of spot machines at each time, `bill` what it has billed. `areas` returns
+    the areas in which everything with Railhead's tags can be listed. `scheme` is that of its bucket
+    addresses, and `bucket` the "module:function" that opens a bucket. `host_key_source` is where
+    its machines' keys can be read, and `deadline` the kind of its own deadlines. `state` has its
+    types in Pulumi's state; None where no stack makes the hosts. `vendor` is in the DMI data of its
+    machines. `in_cloud`: machines that a stack created for one cluster; system changes are allowed
+    on them, and their addresses change at a restart. `this_machine`: all hosts run on the machine
+    where commands are typed.
     """
 
     instances: str | None = None

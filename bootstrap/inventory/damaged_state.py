@@ -1,7 +1,7 @@
 """A state that Pulumi's file backend wrote only in part, and its newest whole copy.
 
-On a full disk, pulumi 3.259.0 cuts STACK.json, with bad luck STACK.json.bak too, and publishes what
-it has; when it is killed, it cuts STACK.json.attrs. Then no command of Pulumi reads the stack.
+On a full disk, pulumi 3.259.0 truncates STACK.json and sometimes STACK.json.bak too; when it is
+killed, it truncates STACK.json.attrs. Then no command of Pulumi can read the stack.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from railhead.documents.lazy import dataclass
 from ..errors import Command, Hint
 from . import pulumi_cli
 
-FULL = 1 << 20  # free bytes of a disk that is full
+FULL = 1 << 20  # bytes: a disk with fewer free ones is full
 COPY = "isCopy"
 ENDINGS = (".json", ".json.gz")
 ZSTD = ".json.zst"  # of PULUMI_DIY_BACKEND_ZSTD, which Python reads from 3.14 on
@@ -62,7 +62,8 @@ class Damage:
 
     @property
     def hint(self) -> Hint | Command:
-        """How Pulumi can read the state again; without a copy, what finds the machines."""
+        """How Pulumi can read the state again; without a copy, the command that finds the
+        machines."""
         status = Command("status", stack=self.stack)
         if self.path is not None and self.path.suffix == ".attrs":
             return Hint(
@@ -80,7 +81,7 @@ class Damage:
         return self.path is not None and self.path.suffix != ".attrs" and self.copy is None
 
     def exported(self) -> Any:
-        """The copy, as `pulumi stack export` prints a state, with the mark that it is one."""
+        """The copy, as `pulumi stack export` prints a state, marked as a copy."""
         assert self.copy
         return {"deployment": _content(self.copy), COPY: True}
 
@@ -100,7 +101,8 @@ def find(stack: str) -> Damage:
 
 
 def stacks() -> list[str]:
-    """The names of the stacks in the backend's folder: one damaged state, and Pulumi lists none."""
+    """The names of the stacks in the backend's folder: Pulumi lists none if one state is
+    damaged."""
     folder = _folder()
     paths = sorted(folder.glob("stacks/*/*")) if folder else []
     return [

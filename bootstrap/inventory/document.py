@@ -50,7 +50,7 @@ def _check_schema(document: Any) -> None:
 
 
 def _host(entry: DocumentHost, ssh: Ssh) -> Host:
-    """The host. The name is the address of one that has none: a stack was changed while its
+    """The host. One without an address gets its name as its address: a stack was changed while its
     machines were stopped."""
     user = ssh.user if entry.user is None else entry.user
     port = ssh.port if entry.port is None else entry.port

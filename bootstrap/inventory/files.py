@@ -80,8 +80,8 @@ def text_given(path: str | Path, option: str, most: int) -> str:
 
 
 def refuse_of_others(file: Path) -> None:
-    """Refuse a file that decides what runs on this computer, or what leaves it, if another user
-    has written it, or can: as git does with the folder of a repository.
+    """Refuse a file that decides what runs on this computer, or what leaves it, if another user has
+    written it, or can write it: as git does with the folder of a repository.
 
     Raises:
         UsageError: with the name of its owner.

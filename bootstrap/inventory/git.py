@@ -1,5 +1,5 @@
-"""git, on the repository of a program: somebody else may have written its configuration, so nothing
-that it names is started."""
+"""Runs git in the repository of a program. Somebody else may have written the configuration there,
+so no program that it names is started."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..console import log
 
-SECONDS = 5.0  # a large repository is looked at for changes
+SECONDS = 5.0  # to look for changes in a large repository
 
 
 def git(
@@ -21,7 +21,7 @@ def git(
     more: Mapping[str, str] = {},
 ) -> str | None:
     """What git prints; None where it fails. It fetches nothing unless `settings` let it; `more` are
-    variables beside those that it has."""
+    additional environment variables."""
     keys = ["core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never", *settings]
     argv = ["git", "--no-optional-locks", *(word for key in keys for word in ("-c", key))]
     environment = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "XDG_CONFIG_HOME")}

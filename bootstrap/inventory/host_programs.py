@@ -30,7 +30,7 @@ HOST_PROGRAMS = Path(__file__).parents[1] / "host"
 DOCUMENTS = Path(railhead.documents.__file__).parent
 PATCHES = Path(railhead.keras_patches.__file__).parent
 MONEY = Path(railhead.money.__file__).parent
-# Before the code in a .pyc: its Python, and that nothing is compared with the source.
+# The header of a .pyc: its Python, and the flag that it is not compared with its source.
 HEADER = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
 # A format of marshal: later ones depend on what else in the process refers to a constant.
 PLAIN = 2
@@ -43,7 +43,7 @@ def archive() -> bytes:
     ~/.cache/railhead/programs."""
     modules = sources()
     packed = b""
-    with contextlib.suppress(OSError):  # no room for it, or no right: it only saves time
+    with contextlib.suppress(OSError):  # no space or no right to write: it only saves time
         path = _kept(modules)
         if path.exists():
             return path.read_bytes()
@@ -61,7 +61,7 @@ def name_of(packed: bytes) -> str:
 
 @cache  # each host gets the same
 def head(packed: bytes) -> str:
-    """What the agent's start needs first: a name for an archive, its checksum and its bytes."""
+    """What the agent's start needs first: the archive's name, checksum and size in bytes."""
     return f"{name_of(packed)} {zlib.crc32(packed)} {len(packed)}"
 
 
@@ -72,7 +72,7 @@ def sources() -> dict[str, bytes]:
     folders["railhead/keras_patches"] = PATCHES
     for top, folder in folders.items():
         for path in folder.rglob("*.py"):
-            if path.parent != DOCUMENTS / "options":  # of commands: typed here, never there
+            if path.parent != DOCUMENTS / "options":  # of commands, which hosts do not need
                 modules[f"{top}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     modules["__main__.py"] = modules.pop("host/__main__.py")
     return modules

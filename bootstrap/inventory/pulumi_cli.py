@@ -30,7 +30,8 @@ PROJECT_FILE = "Pulumi.yaml"
 OLDEST = "3.259.0"  # stacks/__main__.py needs it
 SECONDS = 30  # timeout of a query; a remote backend needs several seconds
 END_SECONDS = 900  # for what Pulumi has begun when it is interrupted
-# A hook of stacks/place.py; Pulumi prints it first as it comes, on one line, then as a whole.
+# The refusal of a hook of stacks/place.py. Pulumi prints it twice: first on one line, then as a
+# whole.
 REFUSAL = re.compile(r'before hook "cluster-\w+" failed: ([^\n]+)\n +next: ([^\n]+)')
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
@@ -112,7 +113,7 @@ class Login:
 
 
 def version() -> str:
-    """The version of the pulumi command; empty where it does not say."""
+    """The version of the pulumi command; empty if it is unknown."""
     return run("version").stdout.strip()
 
 
@@ -191,7 +192,7 @@ def run(*args: str, seconds: float | None = None) -> subprocess.CompletedProcess
 
 
 def _environment() -> dict[str, str]:
-    """That of pulumi. Where the user wants its previews as a stream of events, `preview --json` is
-    several documents; here it is one."""
+    """The environment for pulumi. It lacks the user's setting for previews as a stream of events:
+    with it, `preview --json` prints several documents instead of one."""
     options = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "false"}
     return os.environ | options | {"NO_COLOR": "1"}

@@ -35,7 +35,7 @@ class Holder:
 
     @property
     def may_live(self) -> bool:
-        """Whether the command may still run. Only this computer knows that of its processes."""
+        """Whether the command may still run. That is known only if it runs on this computer."""
         if self.process is None or self.computer != socket.gethostname():
             return True
         try:
@@ -58,7 +58,7 @@ def refuse_locked(stack: str, again: Command) -> None:
         again: the command that is refused.
 
     Raises:
-        Locked: it names who holds the lock, and the two commands that are right.
+        Locked: it names who holds the lock, and the two possible next commands.
     """
     # A refresh of a resource that no stack has takes the lock, and changes nothing.
     if not shutil.which("pulumi"):

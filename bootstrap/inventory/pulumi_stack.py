@@ -1,4 +1,5 @@
-"""A stack as the pulumi command has it: its machines, config and state; its change and its end."""
+"""A stack through the pulumi command: reads its machines, config and state; changes and removes
+it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from .hosts import Inventory
 from .stack_state import MACHINES, StackState, read_state, resources_of
 
 PREVIEW_SECONDS = 300
-COST = "the whole cluster: "  # how stacks/program.py begins it
+COST = "the whole cluster: "  # how stacks/program.py begins this line
 UP_SECONDS = DESTROY_SECONDS = 3600
 DAMAGED = "failed to load checkpoint"
 PROTECTED = "because it is protected"
@@ -100,7 +101,8 @@ def unprotect(stack: str) -> str:
 
 
 def forget(stack: str) -> str:
-    """The commands that remove a stack's state, and keep its config: nothing of it exists."""
+    """The commands that remove the state of a stack of which nothing exists; they keep its
+    config."""
     quoted = shlex.quote(stack)
     return f"pulumi stack rm --force --preserve-config --yes {quoted} && pulumi stack init {quoted}"
 
@@ -167,8 +169,8 @@ def config(stack: str) -> dict[str, str]:
 
 
 def preview_report(stack: str) -> tuple[list[str], str]:
-    """The errors of a preview, which creates nothing, and its line about the cost; empty where it
-    succeeds, and where it has none."""
+    """The errors of a preview, which creates nothing, and its line about the cost; each is empty if
+    there is none."""
     preview, errors = _preview(stack)
     messages = (diagnostic.message for diagnostic in preview.diagnostics)
     cost = next((message for message in messages if message.startswith(COST)), "")
@@ -232,8 +234,8 @@ def set_zones(stack: str, zones: Sequence[str]) -> None:
 
 
 def set_region(stack: str, region: str) -> None:
-    """Write another region into the stack's config, and remove the zones, which are in the last
-    one.
+    """Write another region into the stack's config, and remove the zones, which belong to the
+    previous region.
 
     Raises:
         RailheadError: Pulumi refuses.
@@ -273,7 +275,7 @@ def any_state(stack: str) -> StackState:
 
 
 def inventory_of(state: StackState) -> Inventory | None:
-    """The inventory of a stack's output `cluster`; None where no `up` came to its end.
+    """The inventory of a stack's output `cluster`; None if no `up` has finished.
 
     Raises:
         UsageError: the document is not one that this Railhead reads.

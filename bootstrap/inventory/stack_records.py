@@ -24,7 +24,7 @@ from .stack_state import StackState
 
 @dataclass(frozen=True)
 class KnownMachine:
-    """A machine when it was seen last. `until`: when its cloud stops it, UTC; None: not known."""
+    """A machine as it was last seen. `until`: when its cloud stops it, UTC; None: not known."""
 
     name: str
     until: str | None = None
@@ -48,7 +48,7 @@ class StackRecord:
 
 
 def save(record: StackRecord) -> None:
-    """Write a record, where it differs from that of the same id."""
+    """Write a record if it differs from the stored one with the same id."""
     if is_name(record.cluster_id) and record != find(record.cluster_id):
         _write(record)
 

@@ -22,7 +22,7 @@ from .clouds import CLOUDS, STATE_TYPES, StateTypes
 
 ROOT = "pulumi:pulumi:Stack"
 STASH = "pulumi:index:Stash"
-# The names of the stashes, after that of their cluster; stacks/ makes them.
+# The suffixes of the stashes' names, which begin with the cluster's name; stacks/ creates them.
 ID, PLACE, ACCOUNT = "id", "place", "account"
 PRICE, ZONES, SCHEDULE_PREFIX = "price-per-machine", "zones", "schedule-prefix"
 OWN = "cluster"  # the logical name of the cluster in our own program
@@ -56,7 +56,7 @@ class Resource:
 
     @property
     def is_made(self) -> bool:
-        """Whether it is one of a cloud, not of Pulumi."""
+        """Whether it belongs to a cloud, not to Pulumi itself."""
         return self.custom and not self.type.startswith("pulumi:")
 
 
@@ -76,9 +76,9 @@ class Exported:
 
 @dataclass(frozen=True)
 class StateMachine:
-    """A machine in Pulumi's state: `id` as in the cluster document, `account` of its ARN, `owner`
-    of its tags. `until`: when its cloud stops it (2026-11-22T10:22:43+00:00), as it was created.
-    `urn`: its name for Pulumi; empty where Pulumi has no state of it."""
+    """A machine in Pulumi's state: `id` as in the cluster document, `account` from its ARN, `owner`
+    from its tags. `until`: when its cloud stops it (2026-11-22T10:22:43+00:00), as set at its
+    creation. `urn`: its name for Pulumi; empty where Pulumi has no state of it."""
 
     id: str
     name: str
@@ -102,8 +102,8 @@ class RecordedPlace:
 
 @dataclass(frozen=True)
 class StackState:
-    """A stack's state. `document` is its output `cluster`, not checked yet; None where no `up` came
-    to its end.
+    """A stack's state. `document` is its output `cluster`, not checked yet; None if no `up` has
+    finished.
 
     `cluster` is the name of the cluster, and `first_name` the one that it had when its first
     deadline was created: the names of deadlines contain it. `cloud`, `region`, `project` and
@@ -193,12 +193,12 @@ def read_state(stack: str, exported: object) -> StackState:
 
 
 def is_removed_here(resource: Resource) -> bool:
-    """Whether it is one that a teardown removes by itself, and not by Pulumi."""
+    """Whether a teardown removes it directly, not through Pulumi."""
     return resource.type in MACHINES or resource.type in BUCKETS
 
 
 def _cluster_name(component: Resource) -> str:
-    """The name of a cluster, which until 0.1.0 its component had."""
+    """The name of a cluster; until 0.1.0 its component had this name."""
     return _text(component.inputs.get("name")) or component.name
 
 
@@ -223,8 +223,8 @@ def _first_name(prefix: str | None) -> str | None:
 
 
 def _stash(resources: Sequence[Resource], cluster: str, name: str) -> Mapping[str, Any]:
-    """The outputs of a stash of a cluster, which has what the program stored in the state. Until
-    0.1.0 its name was a constant."""
+    """The outputs of a cluster's stash: what the program stored in the state. Until 0.1.0 its name
+    was a constant."""
     stashes = {r.name: r.outputs for r in resources if r.type == STASH}
     names = (f"{cluster}-{name}", FORMER.get(name, name))
     return next((stashes[name] for name in names if name in stashes), {})

@@ -52,7 +52,7 @@ from .scheduler import Schedule
 GLOBAL = "all regions"
 WITHOUT_LOCATION = "us-east-1"  # S3's region of buckets whose LocationConstraint is empty
 SCHEDULE, ROLE = "schedule", "role"
-# In a shell, the versions of all objects as lines, and each of them.
+# For a shell: prints one line per version of an object, reads such a line, names its version.
 QUERY = " --output text --query '[Versions,DeleteMarkers][][].[Key,VersionId]'"
 READ = """IFS="$(printf '\\t')" read -r key version"""
 VERSION = ' --key "$key" --version-id "$version"'
@@ -60,8 +60,8 @@ UNTAGGED = ("NoSuchTagSet", "NoSuchBucket")
 
 
 def areas(known: Collection[Place]) -> list[Area]:
-    """The regions that are enabled in the account, IAM with S3, and as areas that cannot be listed
-    the other regions and accounts that `known` names."""
+    """The regions that are enabled in the account, and IAM with S3. The other regions and accounts
+    that `known` names are areas that cannot be listed."""
     region = default_region() or REGION_OF_LISTS
     client = connect(region)
     current = account(client)
@@ -94,7 +94,7 @@ class Unlisted:
     expected: bool = True
 
     def lists(self) -> Lists:
-        """It has one list, which raises the error."""
+        """One list, which raises the error."""
         return {"regions": self._refuse}
 
     def _refuse(self) -> list[Resource]:
@@ -139,8 +139,8 @@ class Region:
             )
 
     def _unbounded(self, running: Sequence[str]) -> set[str]:
-        """Those of the machines that run, by id, which no schedule ends later. Where schedules are
-        not shown, none: the list of schedules reports that."""
+        """The ids of running machines that no schedule will stop; empty if the schedules cannot be
+        listed, which their own list reports."""
         try:
             names = list(self._schedule_names()) if running else []
             ends = {name.rpartition("-i-")[2]: self._end_of(name) for name in names}
@@ -181,7 +181,7 @@ class Region:
             )
 
     def _bill(self, kind: Kind, item: Described) -> tuple[str, float | None]:
-        """What is billed of a resource, for people and in USD per day."""
+        """What is billed for a resource, for people and in USD per day."""
         if kind is DISK:
             volume = str(item.get("VolumeType", ""))
             disk = DiskSpec(item["Size"], item.get("Throughput", 0), item.get("Iops", 0))
@@ -195,7 +195,8 @@ class Region:
         return "", 0.0
 
     def _schedules(self) -> Iterator[Resource]:
-        """Schedules have no tags: those of the role that they use, or of the machine they stop."""
+        """The schedules. They have no tags: the tags are those of their role or of the machine they
+        stop."""
         for name in list(self._schedule_names()):
             schedule = self.client("scheduler", "get_schedule", Name=name)
             tags = self._tags_of_role(str(schedule["Target"]["RoleArn"]).rpartition("/")[2])
@@ -268,7 +269,7 @@ class Global:
         try:
             answer = self.client("s3", "get_bucket_tagging", Bucket=name)
         except Refused as refused:
-            # The policy of a bucket of others may deny it.
+            # The policy of somebody else's bucket may deny it.
             denied = refused.error_code == "AccessDenied" and not name.startswith(PREFIX)
             if refused.error_code not in UNTAGGED and not denied:
                 raise
@@ -304,7 +305,7 @@ def _remove_bucket(store: S3, with_content: bool) -> None:
 
 
 def _ends_bucket(name: str, region: str, versions: int) -> str:
-    """The commands that remove a bucket: S3 has none that removes old versions with it."""
+    """The commands that remove a bucket: no command of S3 removes the old versions too."""
     bucket = {"Bucket": name}
     remove = Call("s3", "delete_bucket", bucket).typed(region)
     if not versions:

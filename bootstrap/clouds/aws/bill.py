@@ -1,7 +1,7 @@
 """What AWS has billed by the tag of a stack's id: Cost Explorer, at 0.01 USD for each page.
 
-The tag answers only after somebody has activated it for cost allocation, about a day later, and
-the figures of the last day are not complete.
+The tag has figures from about a day after somebody has activated it for cost allocation; those of
+the last day are not complete.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Answer:
 def billed(
     since: date, until: date, report: Reporter, client: AwsClient | None = None
 ) -> dict[str, Amount]:
-    """What was billed from one day to another, both with them, by the ids of stacks. `report` gets
-    what the request costs, and what people have to know of the answer.
+    """What was billed from one day to another, both included, by the ids of stacks. `report` gets
+    the price of the request, and remarks about the answer.
 
     Raises:
         RailheadError: AWS does not answer, refuses, or bills in another currency.

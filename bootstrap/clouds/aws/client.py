@@ -78,8 +78,8 @@ def _files(variables: Mapping[str, str]) -> tuple[Path, ...]:
 
 @lru_cache(1)
 def _clients(_login: object) -> Callable[[str | None, str], Any]:
-    """What makes the clients of a login, each once, in one session: a session asks again
-    for a role and for the MFA code of its user, and a client takes 0.1 s of CPU time."""
+    """The factory of a login's clients: it creates each once, in one session. A new session would
+    request the role and the MFA code again, and a client takes 0.1 s of CPU time."""
     session = boto_session()
     return cache(lambda region, service: boto_client(service, region, session))
 
@@ -106,10 +106,11 @@ def pages(
     token: str = "NextToken",
     **parameters: Any,
 ) -> Iterator[T]:
-    """The pages of a list, each as of `ask`; the field `token` of a page names the next one.
+    """The pages of a list, each as `ask` returns it; the field `token` of a page names the next
+    one.
 
     Raises:
-        RailheadError: as of `ask`; or there are too many pages.
+        RailheadError: as in `ask`; or there are too many pages.
     """
     for answer in answers(client, service, operation, token, **parameters):
         yield decode(kind, answer, what=f"the answer to {operation}", error=RailheadError)
@@ -154,7 +155,8 @@ def _call(client: Callable[[str], Any], service: str, operation: str, parameters
 
 
 def credentials_end() -> datetime | None:
-    """When the credentials of this computer expire; None where they do not, or nobody knows."""
+    """When the credentials of this computer expire; None if they do not, or if the time is
+    unknown."""
     from botocore.session import get_session
 
     credentials = get_session().get_credentials()

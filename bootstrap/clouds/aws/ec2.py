@@ -125,7 +125,7 @@ class Instance:
 
     @property
     def offer(self) -> SpotOffer | None:
-        """Of a spot machine, its type and its zone."""
+        """The type and the zone of a spot machine; None for others."""
         zone = self.Placement.AvailabilityZone
         return SpotOffer(self.InstanceType, zone) if self.is_spot and zone else None
 

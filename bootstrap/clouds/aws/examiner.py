@@ -104,7 +104,7 @@ def _credentials(identity: Identity, end: datetime | None, now: datetime) -> Che
 
 
 def _region(request: StackRequest, client: AwsClient) -> Check:
-    """Whether the region is on: every call to one that is off is refused."""
+    """Whether the region is enabled: AWS refuses every call to a disabled one."""
     try:
         client("ec2", "describe_availability_zones", AllAvailabilityZones=False)
     except RailheadError as error:
@@ -139,8 +139,8 @@ def _rights(request: StackRequest, identity: Identity, client: AwsClient) -> Ite
 def _examples(
     arn: str, names: Sequence[str], request: StackRequest
 ) -> Iterator[tuple[str, list[str]]]:
-    """An ARN as one of this stack would be, and the rights that apply to it: a policy may be for
-    the names of one cluster, and that of a bucket has other rights than its objects."""
+    """Example ARNs of this stack's resources, each with the rights that apply to it: a policy may
+    be for the names of one cluster, and a bucket has other rights than its objects."""
     example = arn.replace("*", f"{request.config.get('name', 'x')}-x") if arn != "*" else arn
     if arn == rights.BUCKETS and (bucket_name := request.config.get("bucket_name")):
         example = arn.replace("railhead-*", bucket_name)
@@ -157,8 +157,8 @@ def _on_some(
     request: StackRequest,
     decisions: Sequence[Decision],
 ) -> set[str]:
-    """The rights of EC2 that are denied on all resources, and allowed on some, as on those of one
-    region: or all denied, where IAM does not answer that."""
+    """The rights of EC2 that are denied on `*`, but allowed on some resources, such as those of one
+    region. All denied ones if IAM does not answer."""
     denied = [d.EvalActionName for d in decisions if d.EvalDecision == "implicitDeny"]
     names = [name for name in denied if name.startswith("ec2:")]
     arns = [f"arn:aws:ec2:{request.region}:{account}:{kind}/x" for kind in EC2_KINDS]
@@ -177,7 +177,7 @@ def _principal(identity: Identity, client: AwsClient) -> str:
     name = rest.partition("/")[0]
     try:
         return ask(GetRole, client, "iam", "get_role", RoleName=name).Role.Arn
-    except Refused:  # as it is where the role has no path
+    except Refused:  # right for a role without a path
         return f"arn:aws:iam::{identity.Account}:role/{name}"
 
 
@@ -206,8 +206,8 @@ def _decided(
 
 
 def _by_dry_runs(client: AwsClient, request: StackRequest, reason: Refused) -> Check:
-    """A check by a few requests to EC2, for a user who may not simulate policies. It only warns:
-    they have no tags, which a policy may require."""
+    """A check by a few requests to EC2, for a user who may not simulate policies. It only warns: a
+    policy may require tags, which these requests do not have."""
     needed = rights.by_resource(request)["*"]
     calls = {call: p for call, p in DRY_RUNS.items() if rights.action_of("ec2", call) in needed}
     denied = []

@@ -99,8 +99,8 @@ class Aws:
         self._request_all("terminate_instances", sorted(self._existing()))
 
     def _request_all(self, operation: str, ids: Sequence[str]) -> None:
-        """One request for all. EC2 refuses it as a whole for one instance that has only begun to
-        start, or is protected: then one for each, so that this keeps no other running.
+        """Send one request for all. EC2 refuses all of it if one instance has only begun to start,
+        or is protected: then send one for each, so that the others do not keep running.
 
         Raises:
             Refused: the first refusal, after the last request.
@@ -196,8 +196,8 @@ class Aws:
         return networks_of(rules.SecurityGroupRules, self.inventory.chief.port or 22)
 
     def _schedule(self, host: Host) -> str:
-        """The name of a host's schedule; a host that no document knows yet has the name that its
-        stack gave."""
+        """The name of a host's schedule: from the document, otherwise the name that a stack
+        gives."""
         names = (d.id for d in self.inventory.deadlines if d.host == host.name)
         return next(names, None) or scheduler.name_of(self.inventory.name, _id(host))
 

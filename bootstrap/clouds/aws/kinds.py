@@ -17,7 +17,7 @@ from railhead.documents.lazy import dataclass
 from .client import AwsClient, answers
 
 CLUSTER, ID, STACK, OWNER = "railhead:cluster", "railhead:id", "railhead:stack", "railhead:owner"
-# The names of roles and schedules begin so; those of buckets, unless the config has another.
+# The names of roles and schedules begin with it; those of buckets too, unless the config names one.
 PREFIX = "railhead-"
 ENDED = ("deleting", "deleted")  # states of endpoints, which stay listed for a while
 Described = Mapping[str, Any]

@@ -1,4 +1,5 @@
-"""What an account may forbid that no policy shows: public machines, and disks under its own key."""
+"""Settings of an account that no policy shows: they block public machines, or set a key for
+disks."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def list_machines(place: Place, client: AwsClient | None = None) -> Listed:
 
 def list_everywhere(_place: Place) -> Listed:
     """As `list_machines`, in all regions that the account has enabled. Many organisations forbid
-    some of them: nobody has machines there.
+    some regions, so nobody has machines there.
 
     Raises:
         Refused: all regions refuse; or as `list_machines`.

@@ -1,8 +1,8 @@
 """The prices of a region: AWS Price List, and the history of spot prices.
 
 The Price List has entries that are not what a stack starts: Capacity Blocks, other systems, other
-tenancies. The filters leave them out, and an entry that comes nevertheless is not used. Of its
-rights it needs `pricing:GetProducts` and `ec2:DescribeSpotPriceHistory`; both cost nothing.
+tenancies. The filters leave them out, and such an entry is not used if it comes nevertheless. This
+needs the rights `pricing:GetProducts` and `ec2:DescribeSpotPriceHistory`; the calls are free.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .client import AwsClient, connect, pages
 LISTED_IN = "us-east-1"  # the interface exists in a few regions, for all
 SOURCE, SPOT_SOURCE = "AWS price list", "AWS spot price history"
 LONGEST_FILTER = 1000  # characters of the value of one
-HISTORY = timedelta(days=90)  # EC2 has no older prices: another one is not a price of today
+HISTORY = timedelta(days=90)  # EC2 has no older prices: an older one is not valid
 COMPUTE = {
     "operatingSystem": "Linux",
     "tenancy": "Shared",
@@ -40,7 +40,7 @@ DISK_FAMILIES = {
     "Provisioned Throughput": "throughput",
     "System Operation": "iops",
 }
-UNITS = {  # and how many of ours are one of AWS's
+UNITS = {  # AWS's unit: our unit, and how many of ours it has
     "Hrs": ("h", 1),
     "GB-Mo": ("GB-month", 1),
     "GiBps-mo": ("MiBps-month", 1024),
@@ -98,7 +98,7 @@ class Products:
 
 @dataclass(frozen=True)
 class SpotPrice:
-    """A price of a zone from a time on."""
+    """The price in a zone from a time on."""
 
     InstanceType: str
     SpotPrice: str
@@ -118,7 +118,8 @@ def rows(region: str, types: Collection[str], now: datetime | None = None) -> li
     """The prices of machine types and of the stacks' disks in a region.
 
     Raises:
-        RailheadError: AWS does not answer, refuses, or a page is missing: half a list is none.
+        RailheadError: AWS does not answer, refuses, or a page is missing: a partial list is not
+            used.
     """
     now = now or datetime.now(timezone.utc)
     listed, local = connect(LISTED_IN), connect(region)
@@ -226,7 +227,7 @@ def number(text: str, item: str) -> str:
 def spot_rows(
     client: AwsClient, region: str, types: Collection[str], now: datetime
 ) -> Iterator[Row]:
-    """The spot prices of now: from the lowest to the highest of all zones."""
+    """The current spot prices: from the lowest to the highest of all zones."""
     prices: dict[str, list[str]] = {}
     for spot in _spot_prices(client, types, StartTime=now):
         name = spot.InstanceType
@@ -239,7 +240,7 @@ def spot_rows(
 
 
 def _spot_prices(client: AwsClient, types: Collection[str], **query: Any) -> Iterator[SpotPrice]:
-    """What EC2 has of the spot prices of machine types."""
+    """EC2's spot prices of machine types."""
     named = ("ec2", "describe_spot_price_history")
     query |= {"InstanceTypes": sorted(types), "ProductDescriptions": ["Linux/UNIX"]}
     for page in pages(History, client, *named, **query):
@@ -249,8 +250,8 @@ def _spot_prices(client: AwsClient, types: Collection[str], **query: Any) -> Ite
 def spot_history(
     region: str, offers: Collection[SpotOffer], since: datetime, now: datetime | None = None
 ) -> dict[SpotOffer, Sequence[Step]]:
-    """The prices of spot machines from a time on, or from HISTORY ago, as they changed: the first
-    one of each held then.
+    """The prices of spot machines since a time, or in the last HISTORY, one for each change; the
+    first is the price at the start.
 
     Raises:
         RailheadError: AWS does not answer, refuses, or a page is missing.

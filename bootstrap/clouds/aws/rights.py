@@ -121,8 +121,8 @@ RESOURCES: dict[str, Part] = {
     ),
 }
 SPOT = Part("ec2:DescribeSpotInstanceRequests", when=with_spot)
-# What a stack is created without: for another size of the disks or another bucket; for another name
-# of the cluster; for the first spot machine of an account.
+# Not needed to create a stack, but later: for another size of the disks or another bucket; for
+# another name of the cluster; for the first spot machine of an account.
 LATER = (
     Part(
         "ec2:ModifyVolume ec2:DescribeVolumesModifications"
@@ -153,7 +153,7 @@ CALLS = {
     "s3": "get_object put_object list_objects_v2 list_object_versions delete_objects head_bucket"
     " create_multipart_upload upload_part complete_multipart_upload abort_multipart_upload",
 }
-# The calls of `fab leaks` and `fab doctor` besides: a stack does not need them.
+# Further calls, of `fab leaks` and `fab doctor`: a stack does not need them.
 BESIDES = {
     "iam": "simulate_principal_policy",
     "ec2": "describe_regions describe_volumes describe_snapshots describe_addresses delete_volume"
@@ -245,8 +245,8 @@ class Policy:
 
 
 def policy(request: StackRequest | None) -> Policy:
-    """A policy document of IAM with all rights: also of later changes of a stack, of `fab leaks`
-    and of `fab doctor`."""
+    """An IAM policy document with all rights, also those for later changes of a stack, for `fab
+    leaks` and for `fab doctor`."""
     besides = [Part(_part_of(service, calls).rights) for service, calls in BESIDES.items()]
     besides += [OWN_ROLE, *LATER]
     account, region = "*", request.region if request else "*"

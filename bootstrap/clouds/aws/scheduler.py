@@ -33,7 +33,7 @@ Instances = Mapping[str, Instance]
 
 @dataclass(frozen=True)
 class ScheduleTarget:
-    """What a schedule calls, the JSON text of its arguments, and with the rights of which role."""
+    """What a schedule calls, the JSON text of the arguments, and the role whose rights it uses."""
 
     Arn: str = ""
     Input: str = ""
@@ -98,7 +98,7 @@ def read(
     if reason := _why_not(schedule, instance_id, instances):
         return Deadline(KIND, at, MISSING, SOURCE, reason, target)
     right = _right(client, schedule, instances[instance_id], region, cluster_id)
-    if right.why_not:  # an `up` makes its role right, and the schedule where it must
+    if right.why_not:  # an `up` corrects its role, and the schedule if necessary
         return Deadline(KIND, at, MISSING, SOURCE, right.why_not, target, exists=False)
     past = at is not None and at <= datetime.now(timezone.utc)
     return Deadline(KIND, at, "past" if past else "armed", SOURCE, right.unknown, target)
@@ -130,7 +130,7 @@ def name_of(cluster: str, instance: str) -> str:
 def remove(
     place: Place, cluster: str, instances: Collection[str], client: AwsClient | None = None
 ) -> list[str]:
-    """Remove the schedules of these instances; the names of those that there were.
+    """Remove the schedules of these instances; the names of those that existed.
 
     Raises:
         Refused: AWS does not remove one.

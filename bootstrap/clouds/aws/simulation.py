@@ -44,8 +44,8 @@ class Decision:
 
     @property
     def is_conditional(self) -> bool:
-        """Whether it depends on what is not known here. IAM names conditions in one place where no
-        resource is named, in another where one is."""
+        """Whether it depends on conditions that are not known here. IAM lists them in one field if
+        the request names no resource, in another if it names one."""
         of_resources = self.ResourceSpecificResults
         missing = [self.MissingContextValues, *(o.MissingContextValues for o in of_resources)]
         return any(missing) or any(o.EvalResourceDecision == "allowed" for o in of_resources)
@@ -95,7 +95,8 @@ def _tag(name: str, value: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Right:
-    """Whether a role has a right: `why_not` where it has not, `unknown` where nobody can say."""
+    """Whether a role has a right: `why_not` is the reason if it has not, `unknown` the reason if
+    that cannot be determined."""
 
     why_not: str = ""
     unknown: str = ""

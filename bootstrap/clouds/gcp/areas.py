@@ -222,7 +222,7 @@ def _pages(kind: type[T], client: GoogleClient, path: str, query: Mapping[str, s
 
 
 def _refuse_missing(places: Collection[str]) -> None:
-    """Incomplete for the zones and regions that are not in a list."""
+    """Raise Incomplete for the zones and regions that are not in a list."""
     if places:
         raise Incomplete(f"Google does not reach {', '.join(sorted(places))}")
 
@@ -279,7 +279,7 @@ def _price(item: Item) -> float | None:
 
 
 def _region(item: Item) -> str:
-    """The region of its zone; or it is in a region."""
+    """The region of its zone, or the region that it is in."""
     return re.sub(r"-[a-z]$", "", item.place)
 
 

@@ -71,7 +71,7 @@ class Query:
     most_bytes: int
 
     def body(self) -> dict[str, object]:
-        """As jobs.query has it. By its id, a request that is repeated runs once."""
+        """The body for jobs.query. Its id makes a repeated request run only once."""
         return {
             "query": self.sql,
             "useLegacySql": False,

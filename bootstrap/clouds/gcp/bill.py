@@ -1,8 +1,8 @@
 """What Google has billed by the label of a stack's id: the billing export in BigQuery.
 
-Only its owner knows the table: it belongs to a billing account, has no row from before it was set
-up, and outlives stacks. So it is a variable of whoever asks, who also needs the right to read it.
-Rows arrive for hours, up to a day. Credits, such as free tiers, are beside the cost of a row.
+Only its owner knows the table: it belongs to a billing account, has no rows from before it was set
+up, and outlives stacks. So the user names it in a variable, and needs the right to read it. Rows
+arrive hours late, up to a day. Credits, such as free tiers, are separate from the cost of a row.
 
 The table is partitioned by the day on which rows arrive, in a time zone west of UTC.
 """
@@ -54,7 +54,7 @@ GROUP BY 1, 2, 3"""
 
 @dataclass(frozen=True)
 class Figure:
-    """A row: what was billed for a stack, in a currency of which `rate` are a USD."""
+    """A row: what was billed for a stack, in a currency; `rate` units of it are a USD."""
 
     stack_id: str
     currency: str = key(pattern=r"[A-Z]{3}")
@@ -75,11 +75,11 @@ class Figure:
 def billed(
     since: date, until: date, report: Reporter, client: GoogleClient | None = None
 ) -> dict[str, Amount]:
-    """What was billed from one day to another, both with them, by the ids of stacks. `report` gets
-    what the query costs, and what people have to know of the answer.
+    """What was billed from one day to another, both included, by the ids of stacks. `report` gets
+    the price of the query, and remarks about the answer.
 
     Raises:
-        UsageError: no table is set, or it is none of an export.
+        UsageError: no table is set, or its name is not that of a billing export.
         RailheadError: Google does not answer, or refuses.
     """
     query = query_of(os.environ.get(VARIABLE, ""), since, until)
@@ -132,7 +132,7 @@ def decoded(row: tuple[str | None, ...]) -> Figure:
 
 
 def remarks(figures: Sequence[Figure]) -> list[str]:
-    """What people have to know of the figures."""
+    """What people have to know about the figures."""
     if not figures:
         return [f"no row of these days has the label {ID}; rows arrive up to a day late"]
     lines = []

@@ -1,7 +1,7 @@
 """Calls to Google's REST APIs with timeouts and retries; their errors become RailheadErrors.
 
-google-auth provides the credentials. The generated clients are not used: that of Compute takes nine
-times as long to import, and its operations poll the public endpoint even when another is set.
+google-auth provides the credentials. The generated clients are not used: the one for Compute takes
+nine times as long to import, and its operations poll the public endpoint even when another is set.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class GoogleClient(StorageClient):
         return decode(kind, answer, what=f"Google's answer to GET {path}", error=RailheadError)
 
     def pages(self, kind: type[P], path: str, query: Mapping[str, str]) -> Iterator[P]:
-        """The pages of a list, each as of `get`.
+        """The pages of a list, each as `get` returns it.
 
         Raises:
-            RailheadError: as of `get`; or there are too many pages.
+            RailheadError: as in `get`; or there are too many pages.
         """
         more: dict[str, str] = {}
         for _ in range(MOST_PAGES):
@@ -151,8 +151,8 @@ def _files(variables: Mapping[str, str]) -> tuple[Path, ...]:
 
 @lru_cache(1)
 def _session(_login: object) -> Any:
-    """The session of a login: another one starts `gcloud` for the project, and asks for
-    another token."""
+    """The session of a login, kept: a new one starts `gcloud` for the project, and requests another
+    token."""
     return google_session(SCOPE)
 
 

@@ -130,7 +130,7 @@ class Gcs(GcsObjects):
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Where Google has nothing under the bucket's name, NoBucket."""
+        """Raise NoBucket if Google has nothing under the bucket's name."""
         try:
             yield
         except Refused as error:

@@ -144,7 +144,7 @@ class Gcp:
             scheduling = self._client("GET", _path(host)).get("scheduling", {})  # all its keys
             scheduling["maxRunDuration"] = {"seconds": seconds}
             scheduling["instanceTerminationAction"] = "STOP"
-            if instance.has_local_ssd:  # other instances are refused with it
+            if instance.has_local_ssd:  # Google refuses it for other instances
                 scheduling["onInstanceStopAction"] = {"discardLocalSsd": True}
             operation = self._client("POST", f"{_path(host)}/setScheduling", json=scheduling)
             wait_for_operation(self._client, operation, self._clock)

@@ -130,7 +130,7 @@ def os_login(policy: OrgPolicy, request: StackRequest) -> Verdict:
 
 
 def not_enforced(policy: OrgPolicy, _request: StackRequest) -> Verdict:
-    """A constraint that no stack can live with."""
+    """A constraint that prevents every stack."""
     return not policy.booleanPolicy.enforced
 
 
@@ -183,8 +183,8 @@ def without_own_keys(policy: OrgPolicy, request: StackRequest) -> Verdict:
 @dataclass(frozen=True)
 class Constraint:
     """A constraint that can prevent a stack. `effect`: what it does; `judge`: whether a stack is
-    allowed; `managed`: its newer form, which new organisations have; `next` avoids it, otherwise an
-    administrator has to make an exception."""
+    allowed; `managed`: its newer form, which new organisations have; `next`: how to avoid it;
+    without it an administrator has to make an exception."""
 
     name: str
     effect: str

@@ -1,9 +1,10 @@
-"""The prices of a region: Google's Billing Catalog, some 30,000 SKUs that are known by their texts.
+"""The prices of a region: Google's Billing Catalog, some 30,000 SKUs, identified by their
+descriptions.
 
-A machine is sold as vCPUs, memory, GPUs, a disk and an address. A pattern fits a whole description:
-"Balanced PD Capacity" is also a part of "Regional Balanced PD Capacity", at twice the price. Where
-two SKUs fit, both become rows, and the price is refused with both. Whether a SKU is spot is in its
-description; its usageType is wrong for some.
+A machine is sold as vCPUs, memory, GPUs, a disk and an address. A pattern matches a whole
+description: "Balanced PD Capacity" is also a part of "Regional Balanced PD Capacity", at twice the
+price. If two SKUs match, both become rows, and the price is refused with both. Whether a SKU is
+spot is in its description; its usageType is wrong for some.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class Catalogue:
                 yield self._row("disk", name, region, "", usd, "GB-month")
 
     def _found(self, start: str, region: str, market: str) -> list[Sku]:
-        """The SKUs for machines whose description begins so."""
+        """The SKUs for machines whose description begins with `start`."""
         attached = f"(?: attached to {IS_SPOT} VMs)?" if market == SPOT else ""
         before = f"(?:{IS_SPOT} )?" if market == SPOT else ""
         return self._matching(Pattern(rf"{before}{start}{attached} running in .+", region, market))
@@ -176,7 +177,7 @@ class Catalogue:
 
 
 def price(sku: Sku, unit: str) -> Decimal:
-    """The newest price of a SKU, of its highest tier: what is free at first is so for the account,
+    """The newest price of a SKU, at its highest tier: a free first tier is for the whole account,
     not for each machine.
 
     Raises:
@@ -192,13 +193,13 @@ def price(sku: Sku, unit: str) -> Decimal:
     return tiers[-1].unitPrice.amount
 
 
-# What the descriptions of the SKUs have that the patterns may fit.
+# A description that a pattern matches contains one of these texts.
 TEXTS = (*(start for start, _ in FAMILIES.values()), *GPUS.values(), *DISKS.values(), "External")
 KNOWN_SKU = re.compile("|".join(map(re.escape, TEXTS)))
 
 
 def catalogue(client: GoogleClient, day: str) -> Catalogue:
-    """What Google sells, without what is never looked for.
+    """What Google sells, without SKUs that no pattern matches.
 
     Raises:
         RailheadError: Google does not answer, refuses, or a page is missing.

@@ -45,7 +45,7 @@ class Local:
                 raise RailheadError(f"{name}: processes {[*result.left]} still run")
 
     def terminate(self) -> None:
-        """As `stop`, where one is left: the stack removes their homes."""
+        """As `stop`, unless all hosts are gone already. Their stack removes the homes."""
         if any(state.state != "gone" for state in self.instance_states().values()):
             self.stop()
 

@@ -60,7 +60,7 @@ def command_line(pid: int) -> str:
 
 
 def of(folder: Path) -> list[int]:
-    """The pids of the host's processes but this one: its sshd and all that it started.
+    """The pids of the host's processes except this one: its sshd and all that it started.
 
     They have the mark, or a parent that has it. sshd overwrites its mark with its title, so it
     is found by its command line, even when its folder was removed.
