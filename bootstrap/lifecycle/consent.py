@@ -24,8 +24,8 @@ TEARDOWN, STOP, UP = Command("teardown"), Command("stop"), Command("up")
 
 @dataclass(frozen=True)
 class Held:
-    """Of one machine: the ids of runs whose results nobody has fetched completely, and the runs and
-    endpoints that have processes there."""
+    """What one machine holds: the ids of runs whose results nobody has fetched completely, and the
+    runs and endpoints that have processes there."""
 
     unfetched: tuple[str, ...] = ()
     in_progress: tuple[str, ...] = ()
@@ -63,8 +63,8 @@ def refuse_unfetched(
     *,
     ask: Callable[[Inventory], Answers] = lambda _: Answers(),
 ) -> None:
-    """UsageError when results of a run exist only on the machines and would be lost. `ask`: what
-    asks the machines, for runs of other computers."""
+    """UsageError when results of a run exist only on the machines and would be lost. `ask` queries
+    the machines, for runs of other computers."""
     if discard:
         return
     answers = ask(inventory)
@@ -178,7 +178,7 @@ def to_bring(inventory: Inventory, run_id: str) -> Hint:
 
 
 def before_question(yes: bool) -> Reporter:
-    """What prints the lines that a question is about; with `yes` there is none."""
+    """The printer of the lines before a question; with `yes` no question follows."""
     return print_lines if yes else print_result
 
 

@@ -61,8 +61,8 @@ def default_hours(inventory: Inventory) -> float:
 
 
 def arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:
-    """Arm the cloud's deadlines before a start. Deadlines that are counted from each start need
-    this only for a new length."""
+    """Arm the cloud's deadlines before a start. Deadlines that count from each start need this only
+    for a new duration."""
     before = cloud.deadlines()
     if not before:
         return
@@ -134,7 +134,7 @@ class NewDeadline:
 
     @classmethod
     def read(cls, text: str | None) -> NewDeadline:
-        """The value of --hours: 4h, or +4h; UsageError for another one."""
+        """The value of --hours: 4h, or +4h; UsageError for another text."""
         if text is None:
             from_now = Hint(Command("extend", hours=4), "   # from now; or later: --hours +4h")
             raise UsageError("--hours is missing", hint=from_now)
@@ -145,7 +145,7 @@ class NewDeadline:
 
     @property
     def text(self) -> str:
-        """As it is typed."""
+        """As typed."""
         return f"{'+' if self.adds else ''}{number_text(self.hours)}"
 
     def at(self, present: datetime | None) -> datetime:
@@ -168,7 +168,7 @@ def new_deadline(options: ExtendOptions) -> Callable[[Inventory], NewDeadline]:
         return lambda _: new
     if options.hours is not None:
         raise UsageError("--hours and --budget both say when the machines stop: give one of them")
-    from ..costs import budget  # imported late, with all of prices
+    from ..costs import budget  # imported late, with all code about prices
 
     dollars = options.budget
     return lambda inventory: NewDeadline(min(MOST_HOURS, budget.hours_of(dollars, inventory)))
@@ -184,7 +184,7 @@ def extend(
     hours_left: float | None = None,
 ) -> None:
     """Move both deadlines: that of the cloud first, because the machines may not answer for
-    minutes. Where two commands do this at the same time, both end with the later time.
+    minutes. If two commands do this at the same time, both end with the later time.
 
     Args:
         running: the inventory of the machines of a cloud that run, None for none.
@@ -238,8 +238,8 @@ def extend(
 def _settle(
     running: Inventory | None, cloud: Cloud | None, until: datetime, report: Reporter
 ) -> datetime:
-    """Read the deadlines again, and where another command has moved some of them meanwhile, move
-    all to the latest time; that time. Without `cloud`, the machines' timers are read."""
+    """Read the deadlines again; if another command has moved some of them meanwhile, move all to
+    the latest time. Returns that time. Without `cloud`, the machines' timers are read."""
     for _ in range(MOST_MOVES):
         read = cloud.deadlines() if cloud else _timers(running)
         times = [until, *(d.at for d in read.values() if d.at)]
@@ -299,8 +299,8 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
 
 
 def limit(cluster: ConnectedCluster, spent_at: float, report: Reporter) -> None:
-    """Before a run with a budget: let no deadline come after the time at which it is spent. A
-    cloud whose own deadline cannot move while machines run is left as it is; their timers move.
+    """Before a run with a budget: move later deadlines to the time at which it is spent. A cloud's
+    deadline that cannot be moved while machines run stays; their timers are moved.
 
     Raises:
         HostsFailed: a timer was not moved.

@@ -141,7 +141,7 @@ def stopped_lines(
 
 
 def result_lines(inventory: Inventory) -> list[Line]:
-    """Where the results of runs are that were not fetched, or only partly."""
+    """Where the results of runs are if they were not fetched, or only partly."""
     unfetched = not_all_here(inventory)
     chief, start = inventory.chief.name, Command("start", **inventory.target)
     try:
@@ -206,16 +206,16 @@ def destroy(
     lines += [*of_pulumi, *stopped_lines(inventory, cloud, report, clock)]
     remaining = remaining_machines(machines)
     lines += [*remaining, *cost_lines(cloud, inventory.target)]
-    # Otherwise the same command continues with it.
+    # Otherwise the record stays, so that the same command can continue.
     if all(line.verified for line in (*of_pulumi, *remaining)):
         local_state.forget_cluster(inventory.name)
     return _receipt(machines, lines)
 
 
 def _refuse_protected(machines: StackMachines, with_bucket: bool) -> None:
-    """UsageError where the stack's program, or its user, has protected a machine or the bucket:
-    their clouds would remove them for us, where Pulumi refuses. A bucket that is not emptied stays
-    in any case."""
+    """UsageError if the stack's program, or its user, has protected a machine or the bucket: the
+    cloud would remove them at our request, although Pulumi refuses. A bucket that is not emptied
+    stays in any case."""
     protected = machines.state.protected.items()
     if names := [name for name, kind in protected if with_bucket or kind not in BUCKETS]:
         again = DESTROY.plus(stack=machines.stack)
@@ -226,7 +226,8 @@ def _refuse_protected(machines: StackMachines, with_bucket: bool) -> None:
 
 
 def _no_machine(machines: StackMachines) -> list[Line]:
-    """What shows that a stack has no machine: by its id, or by its tags where it has no id."""
+    """The evidence that a stack has no machine: a search by its id, or by its tags if it has no
+    id."""
     state, searched = machines.state, machines.searched
     if searched:
         return [Line("machines", searched.text, verified=searched.is_evidence)]
@@ -284,11 +285,11 @@ def _receipt(machines: StackMachines, lines: Sequence[Line]) -> Receipt:
 
 
 def _pulumi_destroy(machines: StackMachines) -> list[Line]:
-    """Destroy the stack, and what a killed `up` left with its id. Where Pulumi fails, that may be
-    the reason: Pulumi runs once more after the removal."""
+    """Destroy the stack, and what a killed `up` left with its id. If Pulumi fails, such leftovers
+    may be the reason: it runs once more after their removal."""
     if machines.is_adopted:
         return [*_remove_unrecorded(machines)[1], Line("rest", NOT_ADOPTED)]
-    lines = _run_destroy(machines.stack)  # not after `Locked`: what has the id is of another `up`
+    lines = _run_destroy(machines.stack)  # not after `Locked`: another `up` may own what has the id
     removed, notes = _remove_unrecorded(machines)
     if removed and not all(line.verified for line in lines):
         lines = _run_destroy(machines.stack)
@@ -312,7 +313,7 @@ def _run_destroy(stack: str) -> list[Line]:
 
 
 def _remove_unrecorded(machines: StackMachines) -> tuple[list[str], list[Line]]:
-    """Remove resources that are in no state of Pulumi; returns their ids, and a line about them."""
+    """Remove resources that are not in Pulumi's state; returns their ids, and a line about them."""
     try:
         ids = [m.id for m in machines.state.machines] + [m.id for m in machines.strays]
         removed = stack_machines.remove_unrecorded_deadlines(machines, ids)

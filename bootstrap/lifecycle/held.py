@@ -1,6 +1,6 @@
 """What only running machines know: results that nobody has fetched, and what is in progress there.
 
-The records of this computer have its own runs alone; a colleague may have started others.
+This computer has records of its own runs only; a colleague may have started others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ done"""
 
 
 def ask(inventory: Inventory) -> Answers:
-    """Ask the machines of a cloud that run. Nothing is started, and no key is waited for."""
+    """Ask the running machines of a cloud. Does not start machines or wait for host keys."""
     if not inventory.kind.in_cloud:
         return Answers()
     try:
@@ -67,7 +67,7 @@ def _pin(status: power.ClusterStatus, running: Inventory) -> list[str]:
 def _read(session: Session) -> Held:
     unfetched, _ = session.shell(UNFETCHED)
     search = marked.search((OF_RUNS, OF_ENDPOINTS))
-    lines, _ = session.shell(f"{{ {search}\n}} 2>/dev/null")  # processes end meanwhile
+    lines, _ = session.shell(f"{{ {search}\n}} 2>/dev/null")  # a process may end meanwhile
     output = "\n".join(lines)
     processes = [*marked.processes(output, OF_RUNS), *marked.processes(output, OF_ENDPOINTS)]
     return Held(

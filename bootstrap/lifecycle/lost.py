@@ -1,8 +1,9 @@
 """The machines of a stack whose state Pulumi has lost.
 
 A state is lost with its folder, by `pulumi stack rm --force`, in another clone or with another
-backend; the machines remain in the cloud. Before a command says that a stack has no machines, they
-are searched by their tags, in the places of this computer's records and of the stack's config file.
+backend; the machines remain in the cloud. Before a command reports that a stack has no machines, it
+searches for them by their tags, in the places of this computer's records and of the stack's config
+file.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class Search:
     """Where a stack's machines were searched, and what was found.
 
     `machines` have the tags of the stack and of its owner, or an id that this computer recorded.
-    `listed` are the places whose machines are known, `unlisted` why those of others are not;
-    `hint` is the command that may correct that.
+    `listed` are the places whose machines could be listed, `unlisted` the reasons why others could
+    not; `hint` is the command that may correct that.
     """
 
     stack: str

@@ -84,11 +84,11 @@ def _query(inventory: Inventory, cloud: Cloud) -> ClusterStatus:
 
 
 def _noted(inventory: Inventory, states: Mapping[str, InstanceState]) -> Ledger | None:
-    """What the machines have been billed for, with these states of theirs; None for hosts of no
+    """What the machines have been billed for, updated with these states; None for hosts without a
     cloud."""
     if not inventory.kind.in_cloud:
         return None
-    from ..costs import ledger  # imported late, as all of prices: most hosts cost nothing
+    from ..costs import ledger  # imported late, like all code about prices: most hosts are free
 
     return ledger.note(inventory, states)
 
@@ -124,8 +124,8 @@ def ensure_running(
 
 
 def of_now(inventory: Inventory, report: Reporter) -> Inventory:
-    """The inventory for the next of several runs: a machine that `fab up --replace` has created
-    again meanwhile has its id and address of now."""
+    """The inventory for the next of several runs: a machine that `fab up --replace` has recreated
+    meanwhile has its current id and address."""
     now = stack_machines.of_now(inventory, report)
     if now is inventory:
         return inventory
@@ -138,8 +138,9 @@ def of_now(inventory: Inventory, report: Reporter) -> Inventory:
 def chief_started(
     status: ClusterStatus, report: Reporter, *, clock: Clock | None = None
 ) -> Iterator[Inventory]:
-    """The inventory of the chief, which runs; other machines that are stopped stay so. After an
-    error, print, also with --quiet, that the machine which this command started keeps running."""
+    """The inventory of the chief, which is started if it does not run; other stopped machines stay
+    stopped. After an error, print, also with --quiet, that a chief which this command started keeps
+    running."""
     alone, whole = _chief_alone(status), status.inventory
     inventory = ensure_running(alone, report, start_them=True, clock=clock, whole=whole)
     started = stop_policy.running_machines(inventory) if alone.not_running else nullcontext()
@@ -165,8 +166,8 @@ def _part(whole: Inventory, names: Collection[str]) -> Inventory:
 
 
 def check_time_to_live(status: ClusterStatus, seconds: float, report: Reporter) -> None:
-    """Before the chief serves for so long: UsageError as before a run of that length, and where
-    the budget of the stack ends earlier, with the other machines that run now."""
+    """Before the chief serves for this time: UsageError as before a run of this length, or if the
+    stack's budget, which the other running machines also use, ends earlier."""
     whole, chief, hours = status.inventory, status.inventory.chief.name, seconds / 3600
     if not whole.is_managed:
         return
@@ -188,7 +189,7 @@ def check_time_to_live(status: ClusterStatus, seconds: float, report: Reporter) 
 
 
 def at_addresses(whole: Inventory, part: Inventory) -> Inventory:
-    """An inventory, with the hosts of a part of it as they are there."""
+    """The whole inventory, with the hosts of its `part` replaced by those in `part`."""
     hosts = {host.name: host for host in part.hosts}
     return replace(whole, hosts=tuple(hosts.get(host.name, host) for host in whole.hosts))
 
@@ -331,8 +332,8 @@ def _start(cloud: Cloud, status: ClusterStatus, report: Reporter, clock: Clock) 
 
 
 def _stop_started(cloud: Cloud, status: ClusterStatus, report: Reporter) -> None:
-    """Stop the machines, unless some ran before the start: they may be in use. A refusal is
-    reported only: why the start failed is raised."""
+    """Stop the machines, unless some ran before the start: they may be in use. A refusal is only
+    reported: the error of the start is raised."""
     if len(status.not_running) == len(status.instance_states):
         report("stopping the machines that were started")
         try:

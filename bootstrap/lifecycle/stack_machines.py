@@ -1,7 +1,8 @@
 """All machines of a stack: those of its document, of Pulumi's state, and with its id in the cloud.
 
-A `pulumi up` that breaks off leaves machines that no document has; if Pulumi itself was killed,
-also machines that are in no state. Every command that shows, stops or ends machines starts here.
+An interrupted `pulumi up` leaves machines that are not in a document; if Pulumi itself was killed,
+also machines that are not in its state. Every command that shows, stops or ends machines starts
+here.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ OTHERS_SHOWN = 20
 
 
 class OtherAccount(UsageError):
-    """The credentials are of another account than the stack. It shows no machine, as if none
-    existed."""
+    """The credentials belong to another account than the stack; there its machines seem not to
+    exist."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class StackMachines:
         document: the hosts of the stack's output `cluster`; None where it has none.
         inventory: every machine of the stack; None where there is none.
         documented: the names of those that the output `cluster` of the stack has.
-        strays: machines with the stack's id that are in no state of Pulumi.
+        strays: machines with the stack's id that are not in Pulumi's state.
         others: machines of other stacks, in the same account and region (or project).
         place: `account 1234, us-east-1`.
         unlisted: why the cloud did not list all its machines; empty where it did.
@@ -131,14 +132,14 @@ class StackMachines:
 
 
 class StackView:
-    """The one view that a command has of its stack: what changes the stack refreshes it, all else
-    reads `machines`."""
+    """A command's view of its stack: code that changes the stack refreshes it, all other code reads
+    `machines`."""
 
     def __init__(self, stack: str) -> None:
         self.stack, self.machines = stack, find(stack)
 
     def refresh(self) -> StackMachines:
-        """The machines as they are now; errors as of `find`."""
+        """The machines as they are now; errors as in `find`."""
         self.machines = find(self.stack)
         return self.machines
 
@@ -206,9 +207,9 @@ def _find(state: StackState, document: Inventory | None) -> StackMachines:
 
 
 def _refuse_machine_of_others(state: StackState, listed: Listed) -> None:
-    """UsageError where another stack has a machine under an id of this one's state: on Google Cloud
-    the id is a name, which is free when its machine is gone. Railhead and Pulumi would stop and
-    delete that machine."""
+    """UsageError if an id in this stack's state is now a machine of another stack: on Google Cloud
+    the id is a name, which can be reused when its machine is gone. Railhead and Pulumi would stop
+    and delete that machine."""
     recorded = {machine.id: machine for machine in state.machines}
     known = [m for m in listed.machines if m.id in recorded and m.cluster_id and state.cluster_id]
     taken = [machine for machine in known if machine.cluster_id != state.cluster_id]
@@ -239,7 +240,7 @@ def of_id(machines: StackMachines) -> Inventory | None:
 
 
 def remove_leftovers(machines: StackMachines) -> list[str]:
-    """Remove what a killed `up` left besides machines, by the stack's id; the ids.
+    """Remove what a killed `up` left besides machines, by the stack's id; returns the removed ids.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.
@@ -265,8 +266,8 @@ def remove_bucket(machines: StackMachines, name: str) -> bool:
 
 
 def remove_unrecorded_deadlines(machines: StackMachines, ids: Iterable[str]) -> list[str]:
-    """Remove deadlines of the cloud that a killed `up` created for these machines and that no
-    state of Pulumi has; their names. An `up` cannot create them while they exist.
+    """Remove deadlines of the cloud that a killed `up` created for these machines and that are not
+    in Pulumi's state; returns their names. An `up` cannot create them while they exist.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.
@@ -305,7 +306,8 @@ def _list(state: StackState) -> Listed:
 
 
 def _without_account(state: StackState) -> Iterator[str | Command]:
-    """The way out of a closed account, where Pulumi has the state: none of an adopted stack."""
+    """The command for a stack in a closed account; none for an adopted stack, which has no
+    state."""
     if state.stack != state.cluster_id:
         yield f"   # if that account is closed: {pulumi_stack.forget(state.stack)} && "
         yield Command("up", stack=state.stack)
@@ -395,8 +397,8 @@ def _distinct(hosts: Iterable[Host], taken: Sequence[Host]) -> Iterator[Host]:
 
 
 def of_now(inventory: Inventory, report: Reporter) -> Inventory:
-    """The hosts of a stack with the ids of now: where one is gone, `fab up --replace` may have
-    created it again, and the stack is read again. The inventory itself where no id has changed, or
+    """The hosts of a stack with their current ids. If one is gone, `fab up --replace` may have
+    recreated it, so the stack is read again. Returns the same inventory if no id has changed, or if
     the stack cannot be read."""
     if not inventory.stack or inventory.is_adopted:
         return inventory

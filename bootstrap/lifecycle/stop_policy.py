@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 600.0  # from a run's end until the cloud must report the machines as stopped
 READ_SECONDS = 10.0  # until the chief answers, which may be stopping
-LEFT = "left to endpoint"  # how stop_machines.py begins it
+LEFT = "left to endpoint"  # how stop_machines.py begins this reason
 DEFAULT_KEEP = 20
 A_YEAR = 8784.0  # hours: a budget that lasts longer has no date; no deadline is so late
 T = TypeVar("T")
@@ -41,7 +41,7 @@ def stop_policy_of(ending: EndingOptions) -> StopPolicy:
     """What happens to the machines at the end of a run; UsageError for a contradiction."""
     if ending.keep is not None and not ending.stop:
         raise UsageError("--keep and --no-stop contradict each other: give one of them")
-    from ..runs.launch import StopPolicy  # imported late: with all that starts a run
+    from ..runs.launch import StopPolicy  # imported late, with all code that starts runs
 
     minutes = DEFAULT_KEEP if ending.keep is None else int(ending.keep)
     return StopPolicy(
@@ -55,15 +55,15 @@ def stop_policy_of(ending: EndingOptions) -> StopPolicy:
 
 
 def within_budget(inventory: Inventory, policy: StopPolicy, now: float) -> StopPolicy:
-    """The policy with the time at which its budget, or the rest of that of the stack, is spent.
-    Without --max-hours it asks no deadline to be later: `from_now` gives the run its hours.
+    """The policy with the time at which its budget, or what is left of the stack's, is spent.
+    Without --max-hours it requires no later deadline: `from_now` gives the run its hours.
 
     Raises:
         UsageError: a price is not known, or the budget is too small for a run.
     """
     if inventory.budget is None and policy.budget is None:
         return policy
-    from ..costs import budget  # imported late, as all of prices: most hosts cost nothing
+    from ..costs import budget  # imported late, like all code about prices: most hosts are free
 
     of_stack = budget.hours_left(inventory, now)
     of_run = None if policy.budget is None else budget.hours_of(policy.budget, inventory)

@@ -48,8 +48,8 @@ def parse(output: str, now: datetime) -> Deadline:
 
 def move(session: Session, until: datetime, *, of_cloud: bool = False) -> None:
     """Let the machine power itself off at this time. `of_cloud`: the time is by the clock of the
-    cloud, which stops the machine then. Ours or the machine's may be wrong: the earlier one counts,
-    so that neither powers it off before.
+    cloud, which stops the machine then. Our clock or the machine's may be wrong: the slower one
+    counts, so that the timer does not power it off before the cloud stops it.
 
     Raises:
         RailheadError: the machine has no timer, or refuses.

@@ -35,13 +35,13 @@ from .survey import with_new_facts
 from .system import STEPS, WHAT, change_system
 
 KEY = "~/.railhead/cluster/key"
-# A machine that lost its power may have half of the pair, or empty files.
+# After a power loss a machine may have half of the pair, or empty files.
 MAKE_KEY = """mkdir -p -m 700 ~/.railhead/cluster
 ssh-keygen -y -P '' -f {key} >{key}.pub 2>/dev/null && exit
 rm -f {key}
 ssh-keygen -q -t ed25519 -N '' -C {comment} -f {key}"""
 SOURCES = "~/.railhead/sources"
-# A version that a project takes from its repository's tags, which a host does not have.
+# For projects that take their version from the tags of their repository, which a host lacks.
 BUILDS = {"SETUPTOOLS_SCM_PRETEND_VERSION": "0"}
 IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow; assert horovod.tensorflow.mpi_built()"
 
@@ -213,7 +213,7 @@ class _Installation:
             )
 
     def _unmet(self, step_host: HostStep) -> set[str]:
-        """What packages of the environment require and do not have, by uv's lines."""
+        """The missing requirements of the environment's packages, from uv's output."""
         check = [uv.PROGRAM, "pip", "check", "--python", self.environment.interpreter]
         reply = step_host.session.run(check, env=uv.ENVIRONMENT)
         return {clean(line) for line in reply.tail if line.startswith("The package")}
@@ -225,7 +225,7 @@ class _Installation:
         step_host.session.write(TextFile(f"{folder}/.ok", self.environment.digest + "\n"))
 
     def _check(self, step_host: HostStep, step: str, imports: str) -> None:
-        """Import what the environment is for, which takes long the first time, and is shown."""
+        """Import what the environment is for; shown, because it takes long the first time."""
         shown = imports.rpartition("import ")[2].partition(";")[0]
         step_host.reporter(step)(f"checking: import {shown}")
         step_host.run(step, [self.environment.interpreter, "-c", imports], env=QUIET)
@@ -316,8 +316,8 @@ class _Installation:
 
     def _exchange_keys(self, working: Mapping[str, Session]) -> None:
         """Create a key pair on each leader, where its private key stays; authorize them
-        everywhere. A run in progress and the whole of this part of a cluster may have other
-        leaders: they keep their rights."""
+        everywhere. Other leaders keep their rights during a run, and if these hosts are only a part
+        of their cluster."""
         lines = [self._line_of(leader) for leader in self.cluster.leaders]
         name, facts = self.cluster.inventory.name, self.cluster.facts.values()
         in_progress = any(host.run_processes or host.standbys for host in facts)

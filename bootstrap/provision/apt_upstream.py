@@ -44,7 +44,7 @@ def resolve(host: str, port: int) -> list[Any]:
 
 
 def _is_private(address: str) -> bool:
-    """Whether no host may reach this address through this computer."""
+    """Whether hosts must not reach this address through this computer."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address) and (inner := ip.ipv4_mapped or _of_nat64(ip)):
         return _is_private(str(inner))
@@ -54,7 +54,7 @@ def _is_private(address: str) -> bool:
 
 
 def _is_local(address: IPv4Address | IPv6Address) -> bool:
-    """Whether no mirror can have this address, in whatever network."""
+    """Whether the address can never be a mirror's, in any network."""
     if isinstance(address, IPv6Address):
         # 6to4 and Teredo lead to an IPv4 address that is in the IPv6 address.
         unicast = address in UNICAST6 or address in UNIQUE_LOCAL6
@@ -81,8 +81,8 @@ def _of_nat64(address: IPv6Address) -> IPv4Address | None:
 
 
 def _is_own(address: str) -> bool:
-    """Whether an address is one of this computer's: from there it would be its own peer. Sends
-    nothing."""
+    """Whether an address is one of this computer's: then the route to it starts at the address
+    itself. Sends nothing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:

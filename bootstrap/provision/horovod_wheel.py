@@ -1,5 +1,5 @@
-"""Builds the Horovod wheel on one host, tests it there on two ranks and fetches it to here, where
-nothing opens it: it is code of that host."""
+"""Builds the Horovod wheel on one host, tests it there on two ranks and fetches it. Nothing opens
+it on this computer: it is code of that host."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .apt_proxy import apt_proxy
 from .host_step import QUIET, HostStep
 from .wheel_store import NAME
 
-# The wheel stays on its host, for a command that waits for it: it appears whole. A build that is
-# terminated removes its files first.
+# The wheel stays on its host for another command that waits for it, and appears complete or not at
+# all. A build that is terminated removes its files first.
 ONCE = """trap : TERM
 ls "$2"/*.whl 2>/dev/null && exit
 rm -rf "$2.part"
@@ -45,7 +45,8 @@ def build(step_host: HostStep, into: Path) -> Path:
     environment = step_host.cluster.environment
     recipe = environment.runtime.recipe
     folder = step_host.build_folder
-    # Executable, as the build needs one of them: what another command uses is not replaced.
+    # All executable, as one of them must be: unchanged files, which another command may be using,
+    # are not replaced.
     files = (TextFile(f"{folder}/{path.name}", path.read_text(), 0o755) for path in recipe)
     step_host.session.write(*files)
     argv = ["sh", "-c", ONCE, f"{folder}/horovod.sh", environment.folder, f"{folder}/out"]

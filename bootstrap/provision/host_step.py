@@ -24,8 +24,8 @@ from . import uv
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # for commands that only import TensorFlow
 # Local hosts may share a machine with the host that builds the wheel.
 LOW_PRIORITY = ("nice", "-n", "19")
-# What they cache on a host is in our folder, where --purge removes it, and on the disk of the
-# environments, where uv makes hard links instead of copies.
+# Caches on a host are in our folder, so that --purge removes them, and on the disk of the
+# environments, so that uv makes hard links instead of copies.
 CACHES = {"UV_CACHE_DIR": "~/.railhead/cache/uv", "PIP_CACHE_DIR": "~/.railhead/cache/pip"}
 MAKE = re.compile(r"\[ *(\d{1,3})%\] ")
 LEAST_FETCHED = 1_000_000  # bytes; fewer are other traffic of the host
@@ -59,8 +59,8 @@ class HostStep:
 
     @property
     def build_folder(self) -> str:
-        """The folder on a host for the wheel of such hosts. Commands of all users of this home take
-        turns in what they do to it and to the environments that get the wheel."""
+        """The folder on a host for the wheel of such hosts. All commands that use this home take
+        turns in changing it and the environments that get the wheel."""
         builder = self.cluster.facts[self.cluster.builder]
         return f"~/.railhead/build/{self.cluster.environment.wheel_key(builder)}"
 
@@ -107,7 +107,7 @@ class HostStep:
             fetches=fetches,
             lock=f"{self.build_folder}.lock" if step == "horovod" else "",
             on_event=on_event,
-            silence=LONG.silence,  # it may compile, or install without a word
+            silence=LONG.silence,  # it may compile, or install without output
         )
         if reply.rc:
             tail = "\n".join(clean(line) for line in reply.tail[-8:])
@@ -151,8 +151,8 @@ def _built(line: str) -> tuple[str, Done]:
 
 
 def _fetched(step: str, transfer: Transfer, event: Grown) -> tuple[str, Done]:
-    """How far an installation is. Without bytes from the network it uses those that an earlier one
-    has left on the host; with all of them, only the disk still grows."""
+    """How far an installation is. If nothing comes from the network, it uses packages that an
+    earlier one left on the host; once all have arrived, only the disk use still grows."""
     unpacked = f"the disk has {size(event.grown)} more"
     if event.received < LEAST_FETCHED:
         return f"{step}: installs {size(transfer.total)}; {unpacked}", Done()

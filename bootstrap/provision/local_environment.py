@@ -50,7 +50,7 @@ def python_of(name: str) -> Path:
 def variables_here(ours: str) -> dict[str, str]:
     """The environment variables for a program in such an environment: this process's, but none that
     begins with `ours` or changes Python, TensorFlow or Open MPI. Keras writes into our folder,
-    unless the user has ~/.keras: TensorFlow creates it when it is imported."""
+    unless the user has ~/.keras: otherwise importing TensorFlow would create that."""
     dropped = (ours, "PYTHON", "TF_CONFIG", "OMPI_")
     variables = {n: value for n, value in os.environ.items() if not n.startswith(dropped)}
     if not (Path.home() / ".keras").is_dir():

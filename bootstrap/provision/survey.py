@@ -64,7 +64,7 @@ def with_egress(cluster: ConnectedCluster) -> ConnectedCluster:
 
 
 def behind_proxy(facts: Mapping[str, HostFacts], internet: Internet) -> Mapping[str, HostFacts]:
-    """The facts of hosts that reach the index through a proxy: their own test does not count."""
+    """The facts; if hosts reach the index through a proxy, its test replaces their own."""
     if not internet.proxy:
         return facts
     index = EgressCheck(internet.proxy_address, None)
@@ -101,7 +101,7 @@ def _refuse_one_machine_twice(
 def resolve_peers(
     sessions: Sessions, facts: Mapping[str, HostFacts], overrides: tuple[str, ...]
 ) -> tuple[Peer, ...]:
-    """Each host's address inside the cluster: that of the option, otherwise that on its route."""
+    """Each host's address inside the cluster: from the option, otherwise from its route."""
     hosts = sessions.inventory.hosts
     if overrides and len(overrides) != len(hosts):
         raise UsageError(

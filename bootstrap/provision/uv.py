@@ -23,7 +23,8 @@ from ..ssh.bundle import Bundle, pack_folder
 FOLDER = f"~/.railhead/uv/{uv_digest()}"  # on a host
 PROGRAM = f"{FOLDER}/uv"
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
-# What uv here gets of this computer's variables: no secrets, which a requirements file could name.
+# The variables of this computer that uv gets here: no secrets, because a requirements file could
+# use them.
 KEPT: tuple[str, ...] = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "NETRC")
 KEPT += ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 KEPT += ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
@@ -46,8 +47,9 @@ def pip(
 
     Args:
         text: what it reads from stdin.
-        more: variables beside those of `variables`.
-        sources: packages that may have no wheel, and what each requires: uv does not ask them.
+        more: variables in addition to those of `variables`.
+        sources: packages that may have no wheel, and what each requires: uv does not build them to
+            find out.
     """
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "uv.toml")
@@ -78,7 +80,7 @@ def variables() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.upper() in KEPT or name.startswith(("UV_", "PIP_", "XDG_"))
     }
-    return {**kept, **ENVIRONMENT, "UV_NO_CONFIG": "0"}  # `pip` names one of its own
+    return {**kept, **ENVIRONMENT, "UV_NO_CONFIG": "0"}  # `pip` passes its own config file
 
 
 def uv_for_hosts() -> Bundle:

@@ -35,7 +35,7 @@ from ..untrusted.unpack import Hostile
 
 NAME = re.compile(r"horovod-[A-Za-z0-9_.+-]+\.whl")
 ENTRY = 4096  # bytes of a wheel.json
-BRIEF = 5.0  # seconds of an outage that a look for a wheel outlasts: a host can build one
+BRIEF = 5.0  # seconds of an outage that a search for a wheel outlasts: a host can build one
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What an `up` must leave as it was: machines that were stopped, machines that ran, and deadlines.
 
-A provider stops a machine for some changes, and starts it, also one that was stopped. Where the
-cloud refuses the change, it stays stopped. A schedule that is created again has the time of
-a new machine, which may be earlier than the time to which it was moved.
+For some changes a provider stops a machine and then starts it, even if it was stopped before. If
+the cloud refuses the change, the machine stays stopped. A recreated schedule has the time of a new
+machine, which may be earlier than the time to which the old one was moved.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Before:
 
 
 def read(machines: StackMachines, report: Reporter) -> Before:
-    """The machines as their cloud has them now; without an answer nothing is known of them.
-    `lost_deadlines`: the hosts whose deadline Pulumi's state has, and which does not act."""
+    """The machines as their cloud reports them now; empty without an answer. `lost_deadlines`: the
+    hosts whose deadline is in Pulumi's state, but not in the cloud."""
     inventory = machines.inventory
     if inventory is None or not inventory.kind.in_cloud:
         return Before()
@@ -53,7 +53,7 @@ def read(machines: StackMachines, report: Reporter) -> Before:
 
 def restore(before: Before, inventory: Inventory, report: Reporter) -> None:
     """Stop what was stopped, start what ran, and move deadlines that are earlier now. A refusal is
-    reported: the next commands show it."""
+    only reported: the next commands show the state."""
     if not before.states:
         return
     try:

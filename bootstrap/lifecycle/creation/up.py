@@ -6,11 +6,11 @@ removed, the next zone that offers the machine type becomes the first, and `pulu
 with configured zones, the next of these. The same happens, in the same zone, if a killed `pulumi
 up` left a resource whose name is needed.
 
-A machine with the stack's id that is in no state of Pulumi was left by a killed `pulumi up`, which
-would create it a second time. It is terminated first.
+A machine with the stack's id that is not in Pulumi's state was left by a killed `pulumi up`. The
+next one would create it a second time, so the machine is terminated first.
 
-Where results were not fetched, `pulumi preview --json` is read first: `fab up` removes no machine
-that alone has results.
+If results were not fetched, `pulumi preview --json` is read first: `fab up` does not remove a
+machine with the only copy of results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONFLICT = re.compile(
 )
 # An error of the stack's program, as in "machine_type: ...": it has its own next command.
 REFUSED = re.compile(r"^ +next: (.+)$", re.MULTILINE)
-# EC2's reason for a machine that ended as it started.
+# EC2's reason for a machine that ended while it started.
 LAUNCH = re.compile(r"Client\.(InternalError|InvalidKMSKey)|Client error on launch")
 BUCKET = re.compile(
     r"BucketAlready(Exists|OwnedByYou)|named bucket succeeded|bucket name is not available"
@@ -54,7 +54,7 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
         stack: the stack.
         yes: make the changes without a preview and a question.
         refresh: compare Pulumi's state with the cloud first; finds machines that are gone.
-        discard: also remove machines that alone have results.
+        discard: also remove machines with the only copy of results.
 
     Raises:
         UsageError: results would be lost, or the user did not agree; nothing was changed.
@@ -117,8 +117,8 @@ def _in_regions(
     tried: list[str],
     report: Reporter,
 ) -> tuple[pulumi_cli.Streamed, list[str]]:
-    """After all zones, the same in each region of the config's `regions`. One whose quota, image or
-    network is refused by the stack's program is left out."""
+    """After all zones, the same in each region of the config's `regions`. A region is skipped if
+    the stack's program refuses its quota, image or network."""
     config = stack_config.read(before.stack)
     last = config.region if config else None
     for region in (name for name in (config.regions if config else ()) if name != last):
@@ -174,19 +174,19 @@ def _preview(stack: str, refresh: bool) -> None:
 
 
 def _moves(state: StackState) -> bool:
-    """Whether the config has another place than the stack: its program refuses that while anything
-    exists, so that nothing may be ended before."""
+    """Whether the config has another place than the stack: the stack's program refuses that while
+    anything exists, so nothing may be terminated first."""
     config = stack_config.read(state.stack)
     return config is not None and (config.cloud, config.region) != (state.cloud, state.region)
 
 
 def _end_strays(view: StackView, report: Reporter, *, yes: bool, discard: bool) -> None:
-    """Terminate the machines that are in no state, after a question.
+    """Ask, then terminate the machines that are not in Pulumi's state.
 
     Raises:
         UsageError: an `up` in progress may have created them, results would be lost, or the user
             did not agree; nothing was changed.
-        RailheadError: one of them exists still.
+        RailheadError: one of them still exists.
     """
     again = Command("up", stack=view.stack)
     pulumi_lock.refuse_locked(view.stack, again)
@@ -221,13 +221,13 @@ def _may_move(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
 
 def _had_none(before: StackMachines, result: pulumi_cli.Streamed) -> bool:
     """Whether everything created may be removed. Not after Ctrl-C, and not if machines existed
-    before, or may have existed because the cloud did not list them: those are not given up."""
+    before, or may have existed because the cloud did not list them: those are kept."""
     return before.inventory is None and not before.unlisted and not _refused(result)
 
 
 def _refused(result: pulumi_cli.Streamed) -> bool:
     """Whether nothing may be removed: the user interrupted it, or another `up` of the stack is in
-    progress, and what exists is what that one creates."""
+    progress and is creating what exists."""
     return result.interrupted or pulumi_cli.is_locked(result.text)
 
 
@@ -244,13 +244,13 @@ def _clear_way(view: StackView, result: pulumi_cli.Streamed, report: Reporter) -
 
 
 def _remove_deadlines(view: StackView, report: Reporter, ids: Collection[str] = ()) -> bool:
-    """Remove deadlines that are in no state, of these machines or of all recorded ones; whether
-    there were any."""
+    """Remove deadlines that are not in Pulumi's state, of these machines or of all recorded ones;
+    returns whether there were any."""
     try:
         now = view.refresh()
         machines = ids or [machine.id for machine in now.state.machines]
         removed = stack_machines.remove_unrecorded_deadlines(now, machines)
-    except RailheadError as error:  # what broke off is raised
+    except RailheadError as error:  # the error of the `up` is raised
         report(error.message)
         return False
     if removed:
@@ -269,8 +269,8 @@ def has_bucket_conflict(text: str) -> bool:
 
 
 def _remove_bucket(before: StackMachines, report: Reporter) -> None:
-    """Remove the configured bucket if a killed `up` of this stack left it, without objects: the
-    stack's id, which it has, is that of the state before."""
+    """Remove the configured bucket if it is empty and has the id of the state before: then a killed
+    `up` of this stack left it."""
     name = pulumi_stack.config(before.stack).get("bucket_name")
     if name and stack_machines.remove_bucket(before, name):
         report(f"removed the empty bucket {name}, which has this stack's id")
@@ -324,7 +324,7 @@ def _broken(
         return RailheadError(
             message, hint=Hint(Command("doctor", stack=stack), "   # reads the key")
         )
-    if refused := REFUSED.search(result.text):  # the same again would be refused again
+    if refused := REFUSED.search(result.text):  # the same command would be refused again
         return RailheadError(f"{message}; the config is refused", hint=refused[1])
     if status and any(state.state == "gone" for state in status.instance_states.values()):
         up = up.plus(refresh=True)  # otherwise Pulumi changes machines that do not exist
@@ -333,7 +333,7 @@ def _broken(
 
 
 def _status(machines: StackMachines, report: Reporter) -> power.ClusterStatus | None:
-    """The machines as their cloud has them, printed; None where it does not answer."""
+    """Print the machines as their cloud reports them; None if it does not answer."""
     if machines.inventory is None:
         return None
     try:

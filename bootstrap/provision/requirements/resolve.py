@@ -16,8 +16,8 @@ from .sources import fetched
 # An entry of a lock: its first line, and the indented lines with its hashes.
 _ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)[^\n]*\n(?:[ \t]+[^\n]*\n)*", re.MULTILINE)
 _BUILDS = {"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "intel-tensorflow"}
-# Packages without a wheel that much needs, as tensorflow-datasets and hydra-core do, and what they
-# require: hosts build them.
+# Packages without a wheel that many others need, such as tensorflow-datasets and hydra-core, and
+# what they require: hosts build them.
 SOURCES = {
     "promise": ("six",),
     "docopt": (),

@@ -1,5 +1,5 @@
 """Packages of --requirements that come as source: a folder here, or a git repository. They are sent
-as they are and built on each host, since to build one runs its code."""
+as they are and built on each host, because a build runs their code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _REPOSITORY = re.compile(
     r"git\+(?P<url>(?:https://|ssh://(?:[\w.-]+@)?)[\w.:-]+/[\w./~+-]+)"
     r"(?:@(?P<ref>\w[\w./+-]*))?(?:#(?P<more>[\w=&./\[\],-]*))?"
 )
-# git's settings are the user's own, who may have credentials for the address; no other transport.
+# git uses the user's own settings, which may have credentials for the address; other transports are
+# not allowed.
 FETCHES = ("protocol.https.allow=always", "protocol.ssh.allow=always", "gc.auto=0")
 FOR_FETCH = ("SSH_AUTH_SOCK", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy")
 
@@ -93,7 +94,7 @@ def fetched(line: SourceLine) -> Source:
 
 
 def packed(source: Source) -> Bundle:
-    """The files of a source. Of a repository all of them are in its index.
+    """The files of a source. Of a repository, every file is packed.
 
     Raises:
         RailheadError: they have changed since the source was read.
@@ -124,7 +125,7 @@ def _requires(line: SourceLine, folder: Path, extras: Sequence[str]) -> tuple[st
 
 
 def _checkout(line: SourceLine, url: str, ref: str) -> Path:
-    """The files of a commit, fetched by git; a branch is looked at each time."""
+    """The files of a commit, fetched by git; a branch is resolved again each time."""
     cache = caches.cache("sources")
     name = hashlib.sha256(url.encode()).hexdigest()[:16]
     with locks.wait_lock(cache / f"{name}.lock"):
