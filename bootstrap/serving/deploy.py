@@ -30,7 +30,7 @@ from .state import clock_of, is_alive, read_document, read_state, wait_for
 LOADING = 300.0  # seconds until a model must serve
 LINES = 12  # of the server's log that an error shows
 TRIED = 100  # ports that an endpoint may get
-# The highest number in a folder of versions: of one that serves, or .N of one that did not.
+# The highest number in a folder of versions: N of a version that serves, .N of one that failed.
 HIGHEST = 'ls -A "$1" | tr -d . | grep -xE "[0-9]{1,9}" | sort -n | tail -n 1'
 
 
@@ -68,8 +68,8 @@ def refuse_second(place: EndpointPlace, request: DeployRequest) -> bool:
     """Whether the endpoint exists, and therefore gets a new version.
 
     Raises:
-        UsageError: one of this name serves without --update, or none serves with it. After
-            `fab train --deploy` (`update` None), both are right.
+        UsageError: one of this name serves without --update, or none serves with it. After `fab
+            train --deploy` (`update` None), both are allowed.
     """
     folder = records.endpoint_folder(request.name)
     alive = is_alive(place.session, folder, read_state(place.session, folder))
@@ -179,7 +179,7 @@ def update(
     place: EndpointPlace, request: DeployRequest, endpoint: Deployed, model: str, report: Reporter
 ) -> EndpointState:
     """Give an endpoint a new version and a new time-to-live, and record its run; the old version
-    serves until the new one is warm. The server stays what it is.
+    serves until the new one is warm. The kind of server does not change.
 
     Raises:
         RailheadError: the new version does not serve; the old one continues to serve.
@@ -207,7 +207,8 @@ def _file(folder: str, document: EndpointDocument) -> TextFile:
 
 
 def _link_version(session: Session, folder: str, model: str, number: int) -> None:
-    """Create a version, a link to a folder with the model, in one step; not within a version."""
+    """Create a version, a link to a folder with the model, in one step; never inside an existing
+    version."""
     link = session.run(["ln", "-sn", model, f"{folder}/versions/{number}"])
     if link.rc:
         raise RailheadError(f"version {number} could not be created: {'; '.join(link.tail)}")
@@ -226,7 +227,7 @@ def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
     why = f"it does not answer within {LOADING:.0f} s"
     if state:
         why = state.failed.get(str(number)) or state.reason
-    if number > 1:  # the version before serves on; a restart does not try this one again
+    if number > 1:  # the previous version serves on; a restart does not try this one again
         session.remove(f"{endpoint.folder}/versions/{number}")
         # The server may still load it: with this number, it would be taken for the next version.
         session.write(TextFile(f"{endpoint.folder}/versions/.{number}", ""))

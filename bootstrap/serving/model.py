@@ -73,7 +73,7 @@ def find_model(place: Path, search: ModelSearch) -> Path | None:
 def needs_trust(model: Path) -> bool:
     """Whether a model could run code, or read and write files of this computer, when it is loaded:
     all but a .keras file of Keras 3, which loads it in a safe mode. The server chooses Keras by the
-    same number (training/serving/model.py); Keras 2 has no mode that is safe."""
+    same number (training/serving/model.py); Keras 2 does not have a safe mode."""
     if model.suffix != KERAS:
         return True
     try:
@@ -97,7 +97,7 @@ def send_model(session: Session, model: Model) -> str:
 
 
 def remove_unused_models(session: Session) -> None:
-    """Remove the models that no version of an endpoint on the host leads to."""
+    """Remove the models to which no version of an endpoint on the host links."""
     session.run(["sh", "-c", _REMOVE_UNUSED])
 
 

@@ -18,13 +18,12 @@ LIST = f'ls "$HOME/.railhead/endpoints" 2>/dev/null | head -n {MOST}'
 
 
 def read_list(lines: Sequence[str]) -> list[str]:
-    """The names of the endpoints of a host, of what LIST printed there."""
+    """The names of the endpoints of a host, from what LIST printed there."""
     return [name for name in lines if is_endpoint_name(name)]
 
 
 def read_endpoint(session: Session, name: str, cluster: str | None) -> Deployed:
-    """An endpoint, as its endpoint.json on a host of the cluster describes it;
-    None: on this computer.
+    """An endpoint, as its endpoint.json describes it; `cluster` None: it is on this computer.
 
     Raises:
         Hostile: that is missing or not valid.

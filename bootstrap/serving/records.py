@@ -90,7 +90,7 @@ def require(name: str) -> Deployed:
 
 
 def not_deployed(name: str, where: str = "") -> UsageError:
-    """The error for an endpoint that is neither recorded nor `where` it was looked for."""
+    """The error for an endpoint that is neither recorded nor found `where` it was searched."""
     known = ", ".join(names())
     return UsageError(
         f"no endpoint {name!r} is deployed{where}" + (f"; deployed: {known}" if known else ""),

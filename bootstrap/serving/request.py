@@ -21,7 +21,7 @@ MAX_BATCH = 32  # samples
 @dataclass(frozen=True)
 class DeployRequest:
     """An endpoint to be created. `update`: give the one of this name a new version;
-    None: if it serves.
+    None: only if it serves.
 
     Without a `port` it gets the first free one from PORT on.
     `max_batch` samples in one call of the model, `max_delay_ms` that a sample waits for others.

@@ -30,8 +30,8 @@ SAFE_FIRST = (KERAS, SAVED_MODEL, H5)  # on this computer: Keras loads its files
 
 @dataclass(frozen=True)
 class ModelSource:
-    """The model of `run`, of which `name` names one of several, or what is at `path`. A notebook
-    has neither where there is no run. `trusted`: it may be loaded here without a safe mode."""
+    """The model of `run` (`name` selects one of several), or the one at `path`. A notebook without
+    a run has neither. `trusted`: it may be loaded here without a safe mode."""
 
     run: Run | None
     path: Path | None = None
@@ -40,7 +40,7 @@ class ModelSource:
 
     @property
     def run_id(self) -> str | None:
-        """The id of the run, if it is the model of one."""
+        """The id of the run, if the model is a run's."""
         return self.run.run_id if self.run else None
 
     @property

@@ -48,11 +48,11 @@ LOOK_SECONDS = 180.0  # on each host, for its list of runs
 
 def find(status: power.ClusterStatus, run_id: str | None) -> Run:
     """The run with this id, by default the last one that is recorded here, with its present chief.
-    One that another computer started is looked for on the hosts and in the bucket, and then
+    A run that another computer started is searched for on the hosts and in the bucket, and then
     recorded here.
 
     Raises:
-        UsageError: it is nowhere.
+        UsageError: it was not found.
         HostsNotReady: it was not found, and a host cannot be reached.
     """
     inventory = status.inventory
@@ -61,7 +61,7 @@ def find(status: power.ClusterStatus, run_id: str | None) -> Run:
         return takeover.current(running, known) if running else known
     found = _elsewhere(status, run_id)
     if found is None:
-        return find_run(inventory, run_id)  # raises why
+        return find_run(inventory, run_id)  # raises the error
     run = found.record(inventory)
     print_lines(f"run {run.run_id} was started on another computer; results: {run.results}")
     return run
@@ -106,14 +106,14 @@ def attach(inventory: Inventory, run_id: str | None, watch: Watch | None = None)
 
 
 def _or_resume(run: Run, hint: Hint | Command) -> Hint:
-    """A command that needs the chief of a run, and the one that continues the run without it. The
-    other hosts end a run whose chief is lost (`rank_link`)."""
+    """The given command, which needs the chief of a run, and the command that continues the run
+    without it. The other hosts end a run whose chief is lost (`rank_link`)."""
     resume = Command("train", resume=run.run_id)
     return Hint(hint, "\n  or, if its chief does not come back: ", resume)
 
 
 def _running(inventory: Inventory) -> power.ClusterStatus:
-    """The status of hosts of which all run, and whose keys are pinned."""
+    """The status of hosts that all run and whose keys are pinned."""
     return power.ClusterStatus(inventory, {}, inventory.cloud)
 
 
@@ -155,8 +155,8 @@ def last_run(inventory: Inventory) -> str:
     """The id of the last run, for a command that names no run and no hosts.
 
     Raises:
-        UsageError: another computer started it; or its results are for another folder, and the user
-            did not agree.
+        UsageError: another computer started it; or its results belong in another folder, and the
+            user did not agree.
     """
     run = _own(find(_running(inventory), None))
     if not _is_elsewhere(run.results):
@@ -258,7 +258,7 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
     try:
         print_lines("", text)
         _cancel(inventory, run)
-    except RailheadError as error:  # it was Ctrl-C all the same, for the exit code
+    except RailheadError as error:  # the exit code is still that of Ctrl-C
         raise RunInterrupted(error.message, hint=error.next) from None
     except KeyboardInterrupt:  # possibly before anything was cancelled
         what = "stopped waiting: the run may still have processes"

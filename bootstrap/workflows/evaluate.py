@@ -63,8 +63,8 @@ def evaluate(
 
 @contextlib.contextmanager
 def _table_at_end(run_id: str) -> Iterator[None]:
-    """After the block, also where a threshold was missed: the figures that it noted, and the cost
-    and the carbon of the training."""
+    """After the block, also if a threshold was missed, print the figures that it noted, and the
+    cost and the carbon of the training."""
     before = noted_output()
     try:
         yield
@@ -75,8 +75,8 @@ def _table_at_end(run_id: str) -> Iterator[None]:
 
 
 def _note_evaluation(run_id: str) -> None:
-    """After a run that evaluated this one: its evaluation is the output, rather than the run; if
-    it has none, the state of the run that evaluated."""
+    """After a run that evaluated this one: the output is its evaluation, not the run; without one,
+    the state of the run that evaluated."""
     evaluating = noted_output()
     if isinstance(evaluating, RunOutput):
         values = object_in(Path(evaluating.results) / FILE)

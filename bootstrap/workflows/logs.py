@@ -49,7 +49,7 @@ def show(
 
 
 class _Gone(UsageError):
-    """The run is no longer on its chief, such as on a machine that was created again."""
+    """The run is no longer on its chief, for example because the machine was recreated."""
 
 
 def _show_from_bucket(inventory: Inventory, run: Run, name: str) -> None:

@@ -35,7 +35,7 @@ def ready_options(
     """The options of a plan, from the options of a command; UsageError for an invalid value.
 
     Args:
-        launcher: of the run, which limits the choice of the runtime.
+        launcher: that of the run; it limits the choice of the runtime.
     """
     if program.runtime is not None:
         row_named(program.runtime, launcher)

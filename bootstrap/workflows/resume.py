@@ -50,7 +50,7 @@ def with_retries(
     """The request with the retries of its run, and what the user should know about them.
 
     Raises:
-        UsageError: the program of the run has changed, or it cannot have these hosts.
+        UsageError: the program of the run has changed, or the run cannot use these hosts.
     """
     wanted = begin.retries
     lines, changed = [], bool(earlier and changed_program(earlier, request))
@@ -71,8 +71,8 @@ def with_retries(
 
 
 def find_checkpoints(cluster: ConnectedCluster, earlier: EarlierRun) -> Restore:
-    """Find the newest checkpoints on the hosts and in the bucket (of equal ones the chief's), or
-    those on this computer; returns the function that places them.
+    """Find the newest checkpoints on the hosts and in the bucket (if several are equal, the
+    chief's), or those on this computer; returns the function that places them.
 
     Raises:
         UsageError: there are none.

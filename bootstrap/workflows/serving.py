@@ -55,7 +55,8 @@ def deploy(options: DeployOptions, run: str | None, target: Callable[[], Cluster
 
 
 def deploy_trained(name: str, run: str, target: Callable[[], ClusterStatus]) -> None:
-    """Serve the model of a run that has just succeeded, as a new version where the endpoint serves.
+    """Serve the model of a run that has just succeeded, as a new version if the endpoint serves
+    already.
 
     Raises:
         RailheadError: the run succeeded, but its model cannot be served.
@@ -69,7 +70,8 @@ def deploy_trained(name: str, run: str, target: Callable[[], ClusterStatus]) -> 
 
 
 def check_free(name: str, inventory: Inventory) -> None:
-    """UsageError before a run if its endpoint is on other hosts, where it cannot get a version."""
+    """UsageError before a run if its endpoint is on other hosts, where it cannot get a new
+    version."""
     refuse_elsewhere(Deployed(name, inventory.name, inventory.chief.name, PORT, None))
 
 

@@ -146,7 +146,7 @@ def _place_data(request: RunRequest, cluster: ConnectedCluster) -> list[RunData]
         return []
     from ..data.place import place_data  # imported late: most runs have none
 
-    start.refuse_closed_pairs(cluster)  # before data of hours is sent
+    start.refuse_closed_pairs(cluster)  # before data is sent for hours
     return place_data(request.data, cluster)
 
 
@@ -190,8 +190,8 @@ OPEN_MPI_PORTS = ("Open MPI's", "end the run")
 
 
 def open_ports(request: RunRequest, cluster: SurveyedCluster) -> list[str]:
-    """One line where others may reach the ports of a run: other machines, unless a stack's firewall
-    or loopback keeps them out; other users of the hosts, unless root does."""
+    """One line if others may reach the ports of a run: other machines, unless a stack's firewall or
+    loopback keeps them out; other users of a host, unless the run uses root there."""
     if cluster.inventory.is_managed:
         return []
     strategy = request.options.resolved_strategy(len(cluster.peers))

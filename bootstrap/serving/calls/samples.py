@@ -220,7 +220,7 @@ def _is_number(text: str) -> bool:
 
 def _picture(path: Path, tensor: Tensor) -> Any:
     """A picture as [1, height, width, channels] of 0..1, in the size and the colours of the input;
-    of an input that takes whole numbers, 0 to 255."""
+    of 0..255 for an input of whole numbers."""
     shape = tensor.shape
     if shape is None or len(shape) != 4:
         expected = "any" if shape is None else [-1 if size is None else size for size in shape]

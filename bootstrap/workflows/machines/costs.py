@@ -141,7 +141,7 @@ def _of_runs(period: Period) -> Iterator[Cost]:
 
 
 def _grams(run: RunFacts, period: Period) -> float | None:
-    """gCO2e of a run; of one that began before the period, its part inside."""
+    """gCO2e of a run; if it began before the period, only of the part inside."""
     span = _span(run)
     inside = span and period.part(*span)
     grams = run.carbon.grams(run.carbon.kwh) if run.carbon else None
@@ -157,7 +157,7 @@ def _span(run: RunFacts) -> tuple[float, float] | None:
 
 
 def _of_stacks(period: Period, options: CostsOptions) -> Iterable[Cost]:
-    """Of each stack, or of the stacks of each person."""
+    """The costs of each stack, or of the stacks of each person."""
     ledgers = {name: _refreshed(name, one, period.until) for name, one in ledger.every().items()}
     runs = [row.run for row in known_runs("time")]
     busy = list(_busy(runs, period.until))
@@ -186,7 +186,7 @@ def _carbon(runs: Iterable[RunFacts], period: Period) -> dict[str, float]:
 
 
 def _busy(runs: Iterable[RunFacts], now: float) -> Iterator[tuple[str, str, tuple[float, float]]]:
-    """The cluster, the host and the time of each run. One without a result, which works or was not
+    """The cluster, the host and the time of each run. A run without a result, in progress or not
     fetched, counts until now."""
     for run in runs:
         created = seconds(run.document.created) if run.document and not run.result else None
@@ -195,8 +195,8 @@ def _busy(runs: Iterable[RunFacts], now: float) -> Iterator[tuple[str, str, tupl
 
 
 def _refreshed(own_id: str, one: Ledger, now: float) -> Ledger:
-    """The ledger of a stack's id after a look at its machines, if one may run. Where the cloud does
-    not answer, or another stack has the name now, they cost a range after they were last seen."""
+    """The ledger of a stack's id; if a machine may run, they are queried first. If the cloud does
+    not answer, or another stack has the name now, the cost since they were last seen is a range."""
     if not any(m.starts and m.starts[-1].until is None for m in one.machines.values()):
         return one
     try:
@@ -213,7 +213,7 @@ def _refreshed(own_id: str, one: Ledger, now: float) -> Ledger:
 
 def _history(one: Ledger, period: Period) -> History:
     """The prices of a stack's spot machines at each time, where its cloud keeps them. Without an
-    answer they have the range of their start."""
+    answer the range of their start is used."""
     starts = [
         (machine.spot, start.at)
         for machine in one.machines.values()

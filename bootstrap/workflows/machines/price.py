@@ -38,7 +38,8 @@ Trained = dict[tuple[str, int], tuple[RunFacts, float]]
 
 @dataclass(frozen=True)
 class Machine:
-    """A type with GPUs: `gpu` is our name of theirs, `cloud_gpu` that of the cloud's prices."""
+    """A type with GPUs: `gpu` is our name of the GPU, `cloud_gpu` the name in the cloud's
+    prices."""
 
     cloud: str
     name: str
@@ -60,7 +61,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Offer:
-    """So many machines in a region; `rate` is the price of each."""
+    """`count` machines in a region; `rate` is the price of each."""
 
     machine: Machine
     count: int
@@ -69,7 +70,7 @@ class Offer:
 
     @property
     def per_hour(self) -> Amount:
-        """All of them."""
+        """The price of all."""
         return self.rate.amount * self.count
 
     @property
@@ -109,7 +110,7 @@ def matching(options: PriceOptions) -> Iterator[Machine]:
     """The types whose GPUs are of the wanted kinds, and add up to the wanted number.
 
     Raises:
-        UsageError: no type is.
+        UsageError: no type matches.
     """
     every = list(machines_of_clouds())
     known = sorted({machine.gpu.removeprefix("nvidia-") for machine in every})
@@ -142,7 +143,7 @@ def check_regions(options: PriceOptions) -> None:
 
 
 def _regions(cloud: str, options: PriceOptions) -> list[str]:
-    """Those that are named, of one cloud."""
+    """The named regions of one cloud."""
     return [r for r in options.region if re.fullmatch(COMMON_FACTS[cloud].region_form, r)]
 
 

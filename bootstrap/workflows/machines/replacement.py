@@ -1,4 +1,4 @@
-"""`fab up --replace HOST`: creates a machine that is gone again, for the run in progress."""
+"""`fab up --replace HOST`: creates again a machine that is gone, for the run in progress."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Needs:
 
 
 def replace_host(stack: str, name: str, *, yes: bool, discard: bool) -> None:
-    """Create a machine of the stack that is gone again; the run in progress takes it back. After an
+    """Create again a machine of the stack that is gone; the run in progress takes it back. After an
     interruption the same call continues.
 
     Raises:
@@ -72,7 +72,8 @@ def replace_host(stack: str, name: str, *, yes: bool, discard: bool) -> None:
 
 
 def _record_lost_standby(run: Run, name: str) -> None:
-    """The program that would take over the run was on this host, and is not started again."""
+    """If this host had the program that would take over the run, record that it is not started
+    again."""
     if takeover.standby_of(run) == name:
         takeover.record_no_standby(run.run_id)
         print_lines(
@@ -100,8 +101,8 @@ def _exists(status: ClusterStatus, name: str) -> UsageError:
 
 @contextlib.contextmanager
 def _run_without(status: ClusterStatus, name: str) -> Iterator[Needs | None]:
-    """The run in progress that lacks this host; its supervisor waits for it meanwhile. None without
-    such a run, also if the host was its chief."""
+    """The run in progress that lacks this host; its supervisor waits for the host meanwhile. None
+    without such a run, also if the host was its chief."""
     with contextlib.ExitStack() as connections:
         running = _run_in_progress(status, name, connections)
         if running is None:
@@ -149,10 +150,10 @@ def _candidates(status: ClusterStatus, name: str) -> Iterator[Run]:
 
 
 def _needs(run: Run, document: RunDocument) -> Needs:
-    """What a run needs that was started from this computer.
+    """What a run that was started from this computer needs.
 
     Raises:
-        UsageError: it was not, or its program has changed.
+        UsageError: it was started elsewhere, or its program has changed.
     """
     known = replace(document, keras_auto=False)  # the chief knows which one
     earlier = replace(earlier_run(run.run_id), document=known)
@@ -187,7 +188,7 @@ def _ready(stack: str, run: Run, name: str) -> Inventory:
 
 
 def _refuse_stopped(status: ClusterStatus, run: Run, name: str) -> None:
-    """RailheadError if another machine of the run than the new one does not run."""
+    """RailheadError if a machine of the run, other than the new one, does not run."""
     part, target = run.part_of(status.inventory), status.inventory.target
     states = {host: status.instance_states[host].state for host in part.names if host != name}
     stop = Command("stop", **target)

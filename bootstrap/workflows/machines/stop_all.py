@@ -1,4 +1,5 @@
-"""`fab stop --all`: stop the machines of every stack of the Pulumi backend that is this owner's."""
+"""`fab stop --all`: stop the machines of all stacks of the Pulumi backend that belong to this
+owner."""
 
 from __future__ import annotations
 
@@ -86,12 +87,12 @@ def _request(one: Stop, options: TeardownOptions, mine: str) -> None:
 
 
 def _machines(state: StackState) -> StackMachines:
-    """The machines of a stack; RailheadError where none is in its state, and its cloud does not say
-    whether there are others."""
+    """The machines of a stack; RailheadError if its state has none, and its cloud does not list
+    them."""
     machines = stack_machines.of_state(state)
     if machines.unlisted and machines.inventory is None:
-        stack_machines.of_id(machines)  # raises why, with what to do
-        machines = stack_machines.of_state(state)  # it answers now: with the owners
+        stack_machines.of_id(machines)  # raises the error, with the next command
+        machines = stack_machines.of_state(state)  # the cloud answers now: with the owners
         if machines.unlisted:
             raise RailheadError(machines.unlisted)
     return machines

@@ -94,7 +94,7 @@ def _wait(inventory: Inventory, run_id: str) -> None:
 
 
 def report(runs: Sequence[RunFacts], results: Path) -> Path:
-    """Write the page about these runs, also of several commands; print its sentence."""
+    """Write the page about these runs, which may come from several commands; print its sentence."""
     write.refuse_empty(runs)
     points = points_of(runs)
     print_result(*filter(None, [sentence(points), step_at_end(points).text]))
