@@ -17,11 +17,11 @@ def main() -> None:
 
 
 def begin() -> None:
-    """What makes the imports of a command quick: bytecode is kept, Paramiko comes without Invoke,
-    and nobody looks for garbage among modules."""
+    """Speed up the imports of a command: keep bytecode, import Paramiko without Invoke, and pause
+    garbage collection."""
     import gc
 
-    gc.disable()  # until a task begins: nothing that is imported can be collected
+    gc.disable()  # until a task begins: imported modules are never garbage
     from .bytecode import keep
 
     keep()

@@ -1,7 +1,8 @@
-"""Bytecode of what a command imports: without it, Python compiles some hundred modules each time.
+"""Keeps the bytecode of what a command imports: without it, Python compiles some hundred modules
+each time.
 
-Many containers let Python write none beside the sources (PYTHONDONTWRITEBYTECODE): there it goes to
-a cache of ours.
+In many containers Python writes none beside the sources (PYTHONDONTWRITEBYTECODE): there it goes to
+our own cache.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from pathlib import Path
 
 
 def keep() -> None:
-    """Let Python keep bytecode from now on: Invoke turns that off, for a fabfile is the user's."""
+    """Let Python keep bytecode from now on: Invoke turns that off, because a fabfile is the
+    user's."""
     if not sys.flags.dont_write_bytecode:
         sys.dont_write_bytecode = False
     elif (cache := _cache()) and sys.pycache_prefix in (None, cache):
@@ -21,7 +23,8 @@ def keep() -> None:
 
 
 def _cache() -> str:
-    """A folder that nobody else can write, because it runs here; "" where there can be none."""
+    """A folder that nobody else can write, because its content is executed; "" if there cannot be
+    one."""
     configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
         caches = configured if configured.is_absolute() else Path.home() / ".cache"

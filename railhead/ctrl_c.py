@@ -1,5 +1,5 @@
 """Ctrl-C until a task begins: it ends the process. While modules are imported, KeyboardInterrupt
-would be a traceback, or lost. This module imports almost nothing, to be there early."""
+would be a traceback, or lost. This module imports almost nothing, so that it is loaded early."""
 
 import os
 import signal

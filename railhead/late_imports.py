@@ -1,6 +1,6 @@
-"""What Paramiko imports and a command does without: Invoke, 130 modules, for `Match exec` in its
-own reader of ssh_config, where `ssh -G` reads ours; and importlib.metadata, 40 modules, which tells
-it its version: the name of the folder beside it has that."""
+"""Imports Paramiko without two packages that a command does not need: Invoke (130 modules), for
+`Match exec` in its own reader of ssh_config, which `ssh -G` replaces here; and importlib.metadata
+(40 modules), for its version, which the name of the folder beside it shows too."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class _NotForParamiko:
 
 
 def _version_beside(folder: str) -> str:
-    """The version in the name of the folder that an installer has made beside Paramiko's; "" where
-    there is not one."""
+    """The version in the name of the folder that an installer has made beside Paramiko's; "" if
+    there is not exactly one."""
     head, tail = "paramiko-", ".dist-info"
     names = [path.name for path in Path(folder).parent.glob(f"{head}*{tail}")]
     return names[0][len(head) : -len(tail)] if len(names) == 1 else ""
@@ -53,15 +53,15 @@ class _Version:
         self.version = version
 
     def create_module(self, spec: object) -> None:
-        """As any other."""
+        """As for any other module."""
 
     def exec_module(self, module: Any) -> None:
-        """With the version that was found."""
+        """Set `version`, which returns the version that was found."""
         module.version = lambda _: self.version
 
     @staticmethod
     def forget() -> None:
-        """Whoever imports importlib.metadata after Paramiko gets the whole one."""
+        """Remove the small importlib.metadata: a later import gets the whole one."""
         if isinstance(getattr(sys.modules.get(METADATA), "__loader__", None), _Version):
             del sys.modules[METADATA]
             del sys.modules["importlib"].metadata

@@ -12,7 +12,7 @@ from .installation import PREFIX
 if TYPE_CHECKING:
     from invoke import Collection
 
-before = sys.dont_write_bytecode  # as Invoke has set it for the fabfile
+before = sys.dont_write_bytecode  # Invoke has set it for the fabfile
 keep()
 _fabrics: Any = import_module(f"{PREFIX}bootstrap.cli.fabric_tasks")
 _ours: Any = import_module(f"{PREFIX}bootstrap.cli.program")

@@ -58,7 +58,7 @@ def key(
     null.
 
     A field `class_` is the key "class". Where a type is `Annotated[kind, read]`, the value is what
-    `read` makes of the JSON value.
+    `read` returns for the JSON value.
 
     Args:
         default: the value for a document without the key. Without a default the key is required.
@@ -144,7 +144,7 @@ def _default(f: Any) -> Any:
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
-# A type becomes a function once; the lists of a run have a hundred thousand files.
+# Each type is compiled into a function once: the lists of a run have a hundred thousand files.
 @functools.cache
 def _reader(kind: Any, rule: Rule, unknown_keys: bool) -> Read:
     origin, inner = get_origin(kind), get_args(kind)
@@ -237,7 +237,7 @@ class _Record:
     def _read_others(
         self, value: Mapping[str, Any], arguments: dict[str, Any], schema: int
     ) -> None:
-        """Put the keys that are not of the dataclass where it has them, or refuse them."""
+        """Put the keys that are not fields of the dataclass into its `rest`, or refuse them."""
         others = {name: inner for name, inner in value.items() if name not in self.keys}
         if self.rest:
             arguments[self.rest.attribute] = self.rest.read(others, schema)
@@ -254,7 +254,8 @@ def _record(kind: Any, unknown_keys: bool) -> _Record:
 
 
 def _items(reads: list[Read], many: bool, value: Any, schema: int) -> Any:
-    """A list of this length, or with `many` of any length, whose items are all read alike."""
+    """A list of this length, or with `many` of any length, whose items are all read in the same
+    way."""
     if not isinstance(value, (list, tuple)):
         raise Unfit("a list", value)
     if not many and len(value) != len(reads):
@@ -283,7 +284,8 @@ def _mapping(read: Read, value: Any, schema: int) -> Any:
 
 
 def _one_of(kinds: Iterable[Any], rule: Rule, unknown_keys: bool) -> Read:
-    """Of a union: the first kind that fits; errors are those of the last, or of a tagged one."""
+    """The reader of a union: takes the first kind that fits; errors are those of the last kind, or
+    of a tagged one."""
     nullable = type(None) in kinds
     reads = [(k, _reader(k, rule, unknown_keys)) for k in kinds if k is not type(None)]
 

@@ -2,8 +2,8 @@
 
 `dataclasses` compiles six methods for each class, about 0.8 ms of CPU, and a program on a host has
 some hundred classes of which it uses ten. Here `__init__` alone is compiled (0.15 ms); the other
-methods are the same functions for all classes. What hosts use of `dataclasses` is imported from
-here: it comes without `inspect`. Standard library only, Python 3.10.
+methods are the same functions for all classes. Hosts import what they use of `dataclasses` from
+here, which avoids `inspect`. Standard library only, Python 3.10.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ else:
     replace = dataclasses.replace
 
     def dataclass(cls: Any = None, **parameters: Any) -> Any:
-        """`dataclasses.dataclass`, applied before the first instance, or when somebody asks for the
-        fields, as `dataclasses.fields` and `replace` do. Of its parameters: `frozen`, `eq`,
+        """`dataclasses.dataclass`, applied before the first instance, or when the fields are
+        requested, as by `dataclasses.fields` and `replace`. Its parameters here: `frozen`, `eq`,
         `kw_only`."""
         if cls is None:
             return partial(dataclass, **parameters)
@@ -100,14 +100,14 @@ class _Waiting:
                 self.made = True
 
     def make_fields(self) -> None:
-        """Let `dataclasses` make the fields. For a class without a docstring it would make one of
-        the signature, by `inspect`."""
+        """Let `dataclasses` make the fields. For a class without a docstring it would make one from
+        the signature, with `inspect`."""
         self.cls.__doc__ = self.cls.__doc__ or self.cls.__name__
         without_methods = {"init": False, "repr": False, "eq": False}
         dataclasses.dataclass(**without_methods, kw_only=self.kw_only)(self.cls)
 
     def methods(self) -> dict[str, Any]:
-        """Those that `dataclasses` would compile."""
+        """The methods that `dataclasses` would compile."""
         fields = dataclasses.fields(self.cls)
         made: dict[str, Any] = {"__init__": _init(self.cls, fields, self.frozen)}
         made["__repr__"] = _repr([field.name for field in fields if field.repr])

@@ -1,6 +1,6 @@
 """Types of keys that a user's script may have written: unfit values are left out, not refused.
 
-A number may also be a text that is one ("0.5": a script's own types, as JSON has them).
+A number may also be a text that contains one ("0.5": JSON has a script's own types as texts).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def number(value: Any) -> float | None:
-    """A number or a text that is one, NaN among them; None for anything else."""
+    """A number, also from a text, including NaN; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

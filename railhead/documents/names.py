@@ -14,7 +14,7 @@ def is_name(name: str) -> bool:
     return len(name) <= NAME_LENGTH and bool(NAME_FORM.fullmatch(name)) and ".." not in name
 
 
-# Login names that many computers have: they do not tell one person from another.
+# Login names that many computers have: they do not identify a person.
 COMMON_LOGINS = frozenset(
     {"root", "admin", "user", "unknown", "nobody", "ubuntu", "debian", "ec2-user", "centos"}
     | {"runner", "vscode", "jovyan", "codespace", "sagemaker-user"}
@@ -23,7 +23,7 @@ NAME = (is_name, "a name that can be part of a path")  # a rule of a key
 
 
 def is_short(name: str) -> bool:
-    """Whether `name` is one for people, in a list: at most 40 characters, also none."""
+    """Whether `name` is short enough for a list: at most 40 characters, also none."""
     return not name or (is_name(name) and len(name) <= 40)
 
 

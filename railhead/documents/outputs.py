@@ -235,9 +235,9 @@ class CostsOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class OfferOutput:
-    """So many machines of a type in a region. Prices are in USD, from one to the other; `epoch` is
-    the price of an epoch of the run `run_id` on them, null without one. `source` and `day` are
-    those of the price."""
+    """An offer: `machines` of one type in a region. Prices are in USD, per hour from `usd_per_hour`
+    to `high_per_hour`; `epoch` is the price of an epoch of the run `run_id` on them, null without
+    one. `source` and `day` are those of the price."""
 
     cloud: str
     machine: str

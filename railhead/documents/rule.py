@@ -28,14 +28,15 @@ class Malformed(ValueError):
 
 
 class Unfit(Malformed):
-    """What a value must be. The containers of the value put its path before `path`."""
+    """A value does not fit: the error has what it must be. Containers of the value put their keys
+    before `path`."""
 
     def __init__(self, expected: str, value: Any = MISSING, choices: Iterable[Any] = ()) -> None:
         self.expected, self.value, self.choices, self.path = expected, value, choices, ""
 
     @property
     def near(self) -> str:
-        """The choice that is meant, perhaps; empty if none is near."""
+        """The choice that was probably meant; empty if none is similar."""
         return nearest(self.value, self.choices) if self.choices else ""
 
     def __str__(self) -> str:
@@ -73,7 +74,7 @@ class Rule:
     words: str = ""
     unit: str = ""
     empty: str = ""
-    largest: float = LARGEST  # exclusive; below minus this, neither
+    largest: float = LARGEST  # exclusive; -largest is the lower limit
 
     @property
     def expected(self) -> str:
@@ -101,8 +102,8 @@ class Rule:
         return " and ".join(texts)
 
     def reader(self) -> Callable[[Any], Any]:
-        """A function that returns a value of JSON or Python, where it fits; otherwise Unfit. A
-        whole number fits where a float is expected: JSON may drop the .0."""
+        """A function that returns a value of JSON or Python if it fits, and raises Unfit otherwise.
+        A whole number fits where a float is expected: JSON may drop the .0."""
         right = (int, float) if self.kind is float else self.kind
         is_number, is_float, checks = (
             self.kind in (int, float),
@@ -139,7 +140,7 @@ class Rule:
             yield self.check[0]
 
     def parsed(self, text: str) -> Any:
-        """The value of a typed text, where it fits; otherwise Unfit."""
+        """The value of a typed text; Unfit if it does not fit."""
         value: Any = text
         if self.empty and text.lower() == self.empty:
             value = None
@@ -193,6 +194,6 @@ def _is_one(choices: tuple[Any, ...], value: Any) -> bool:
 
 
 def printable(path: str) -> str:
-    """A path as a message shows it: its keys may be those of a host."""
+    """A path as a message shows it: its keys may come from a host."""
     text = path if path.isprintable() else repr(path)
     return text if len(text) <= 120 else f"{text[:120]}..."

@@ -1,8 +1,9 @@
-"""Another server than S3's own: one rule for all clients, that of boto3. Standard library only.
+"""The address of a server that replaces S3's own: one rule, that of boto3, for all clients.
+Standard library only.
 
-The variables, then `endpoint_url` of the AWS config file, for S3 before for all services; none of
-them where the user has switched them off. boto3 and s3fs obey all of it; obstore 0.11 reads
-AWS_ENDPOINT_URL alone, so it gets the answer of this file.
+The variables, then `endpoint_url` of the AWS config file, that for S3 before that for all services;
+none of them if the user has switched them off. boto3 and s3fs obey all of this; obstore 0.11 reads
+only AWS_ENDPOINT_URL, so it gets the address from here.
 """
 
 from __future__ import annotations

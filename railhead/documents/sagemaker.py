@@ -22,7 +22,7 @@ def object_in(text: str | None) -> Hyperparameters | None:
     """The hyperparameters in a text that is a JSON object; None for another text.
 
     Raises:
-        ValueError: it begins like an object, and is none.
+        ValueError: it begins like an object, but is not one.
     """
     if not text or not text.lstrip().startswith("{"):
         return None
@@ -34,7 +34,7 @@ def object_in(text: str | None) -> Hyperparameters | None:
 
 
 def object_of(hyperparameters: Hyperparameters) -> str:
-    """Hyperparameters as a JSON object. What JSON lacks, such as a path, is the text of it.
+    """Hyperparameters as a JSON object. A value that JSON lacks, such as a path, becomes its text.
 
     Raises:
         TypeError, ValueError: a key is not a text, or a value contains itself.

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 
 def moment(text: str | None) -> datetime | None:
-    """A time, UTC; None for a text that is none, or that has no time zone."""
+    """A time, UTC; None for a text that is not a time, or has no time zone."""
     try:
         time = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
         return time.astimezone(timezone.utc) if time.tzinfo else None

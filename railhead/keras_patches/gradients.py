@@ -32,7 +32,7 @@ def sum_first(module: Any) -> None:
             apply(self, summed, trainable_variables)
 
     def _backend_update_step(self: Any, grads: Any, trainable_variables: Any, rate: Any) -> None:
-        """Without the sum."""
+        """The update without the sum."""
         values = [getattr(variable, "value", variable) for variable in trainable_variables]
         tf.__internal__.distribute.interim.maybe_merge_call(
             self._distributed_tf_update_step,
@@ -46,8 +46,8 @@ def sum_first(module: Any) -> None:
 
 
 def needs_merge_call(tf: Any) -> bool:
-    """Whether this is one of several replicas that meet before each change of a variable: they
-    cannot meet in a branch of `tf.cond`."""
+    """Whether this is one of several replicas that synchronise before each change of a variable,
+    which they cannot do in a branch of `tf.cond`."""
     context = tf.distribute.get_replica_context()
     several = context is not None and context.num_replicas_in_sync > 1
     return several and not tf.__internal__.distribute.strategy_supports_no_merge_call()

@@ -28,8 +28,8 @@ def is_multi_worker(trainer: Any, strategy: Any) -> bool:
 
 
 def build_from_shapes(trainer: Any) -> None:
-    """Only the shapes of a batch are needed to build a model. Keras reads a batch for them: one
-    that a generator does not give again."""
+    """Build a model from the shapes of a batch alone. Keras reads a batch for them, which a
+    generator does not yield again."""
     trainer_class = trainer.TensorFlowTrainer
     build = trainer_class._maybe_symbolic_build
 
@@ -92,8 +92,8 @@ def reduce_scalars(trainer: Any) -> None:
 
 def whole_results(trainer: Any) -> None:
     """The results of a step are values of the whole batch: a variable is read in its replica, and
-    the loss of `compute_loss`, which is divided by the number of replicas, is the sum of theirs.
-    Collectives have no XLA. It wraps `loop_over_steps`."""
+    the loss of `compute_loss`, which is divided by the number of replicas, is summed over them. XLA
+    does not have the collectives. It wraps `loop_over_steps`."""
     trainer_class, tf = trainer.TensorFlowTrainer, trainer.tf
     make, compute = trainer_class._make_function, trainer_class.compute_loss
 
@@ -193,8 +193,8 @@ def undecorated(tf: Any, function: Callable[..., Any]) -> Any:
 
 
 def predict_in_order(trainer: Any) -> None:
-    """The rows of predictions are those of the data: each rank predicts its part of each batch,
-    and not of the files, as with Keras 2. Data that is not to be shared stays as it is."""
+    """The rows of predictions are in the order of the data: each rank predicts its part of each
+    batch, and not of the files, as with Keras 2. Data that must not be sharded stays as it is."""
     trainer_class, tf = trainer.TensorFlowTrainer, trainer.tf
     keras_predict = trainer_class.predict
 
@@ -212,8 +212,8 @@ def predict_in_order(trainer: Any) -> None:
 
 
 def agree_on_finite(module: ModuleType) -> None:
-    """Mixed precision: a step is skipped on all ranks, or on none. Each rank looks at its own
-    gradients; one that skips a step would leave the others waiting for it."""
+    """Mixed precision: a step is skipped on all ranks, or on none. In Keras each rank checks its
+    own gradients; a rank that skips a step would leave the others waiting for it."""
     optimizer_class = module.LossScaleOptimizer
     check = optimizer_class.check_finite
 
@@ -234,8 +234,8 @@ def agree_on_finite(module: ModuleType) -> None:
 
 
 def shuffle_alike(module: ModuleType) -> None:
-    """Arrays: all ranks shuffle them in the same order, of which each takes its part. With orders
-    of their own, some samples are trained twice and others never."""
+    """Arrays: all ranks shuffle them in the same order, of which each takes its part. If each had
+    its own order, some samples would be trained twice and others never."""
     adapter = module.ArrayDataAdapter
     make = adapter.get_tf_dataset
     seed = zlib.crc32(os.environ.get("RAILHEAD_RUN", "").encode())

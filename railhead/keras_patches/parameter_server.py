@@ -20,7 +20,7 @@ from .names import not_converted
 from .patch import Patch, source_has
 
 NAME = "ParameterServerStrategy"
-# Callbacks of Keras that do not look at the results of a batch.
+# Callbacks of Keras that do not use the results of a batch.
 WITHOUT_RESULTS = ("BackupAndRestore", "ModelCheckpoint", "ProgbarLogger", "TensorBoard")
 BATCH_HOOKS = ("on_batch_end", "on_train_batch_end", "on_test_batch_end")
 
@@ -162,7 +162,7 @@ def check_passes(rows: int, batch_size: int, steps: int) -> None:
 
 
 def is_per_worker(data: Any) -> bool:
-    """Whether it is what a script gets from coordinator.create_per_worker_dataset."""
+    """Whether a script got it from coordinator.create_per_worker_dataset."""
     from tensorflow.python.distribute.coordinator import values
 
     return isinstance(data, values.PerWorkerDatasetFromDatasetFunction)
@@ -174,8 +174,8 @@ def is_arrays(trainer: Any, data: Any) -> bool:
 
 
 def worker_data(dataset: Any, options: dict[str, Any]) -> Any:
-    """A data adapter of a distributed dataset: that of Keras reads its size, which is not known
-    before the workers have computed it."""
+    """A data adapter of a distributed dataset: Keras' own reads the size, which is not known before
+    the workers have computed it."""
     from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
     if options.get("class_weight"):
@@ -209,8 +209,8 @@ def symbolic_build(build: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_variables(model: Any) -> None:
-    """ValueError for variables of which each server has a part. A `variable_partitioner` leaves
-    small ones whole."""
+    """ValueError for variables of which each server has a part. A `variable_partitioner` does not
+    divide small ones."""
     for variable in model.variables:
         if type(variable._value).__name__ == "ShardedVariable":
             raise ValueError(
@@ -272,7 +272,7 @@ def checked(trainer: Any, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check(trainer: Any, model: Any, callbacks: Any) -> None:
-    """Raise ValueError for what cannot work: eager steps, and callbacks that look at the results of
+    """Raise ValueError for what cannot work: eager steps, and callbacks that use the results of
     each batch."""
     if model.run_eagerly:
         raise ValueError(f"{NAME}: workers run graphs only: compile without run_eagerly=True")
@@ -288,7 +288,7 @@ def check(trainer: Any, model: Any, callbacks: Any) -> None:
 
 
 def needs_results(callback: Any, name: str) -> bool:
-    """Whether a hook of a callback may look at the results of a batch."""
+    """Whether a hook of a callback may use the results of a batch."""
     if is_default(getattr(callback, name, None)):
         return False
     owners = [kind for kind in type(callback).__mro__ if name in vars(kind)]
@@ -321,7 +321,7 @@ def on_chief(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refused(method: Callable[..., Any]) -> Callable[..., Any]:
-    """train_on_batch or test_on_batch: the workers have no part in them."""
+    """train_on_batch or test_on_batch: they do not run on the workers."""
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:

@@ -28,8 +28,8 @@ class Patch:
 
     `module`: its full name. `strategies`: the strategies whose scripts need it. `issue`: the
     upstream issue, as owner/name#number, or empty where none is known; `does`: what it changes,
-    for docs/keras.md. `is_needed` looks at the imported module: False where upstream has corrected
-    the fault.
+    for docs/keras.md. `is_needed` examines the imported module: False if upstream has corrected the
+    fault.
     """
 
     module: str
@@ -70,7 +70,7 @@ def after_import(
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Call each function with the module of its name directly after the module's first import,
-    which is made within `around`."""
+    which runs within `around`."""
     if changes:
         sys.meta_path.insert(0, _AfterImport(changes, around))
 
@@ -84,7 +84,7 @@ def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.M
         target: Any = module
         for attribute in name.split("."):
             target = getattr(target, attribute, None)
-        import inspect  # loaded late: most ranks need none
+        import inspect  # imported late: most ranks do not need it
 
         try:
             return (text in inspect.getsource(target)) is expected
@@ -190,7 +190,7 @@ class _Changing(Loader):
         self.loader, self.change, self.around = loader, change, around
 
     def __getattr__(self, name: str) -> Any:
-        """What else a loader has, such as `get_data`, comes from the loader."""
+        """Everything else, such as `get_data`, comes from the module's own loader."""
         return getattr(self.loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:

@@ -1,5 +1,6 @@
-"""Models and weights under names that only Keras 2 saves: Keras 3 gets the name with the ending of
-its own format, and finds the file again under the script's name. A folder is exported, too."""
+"""Models and weights with file names that only Keras 2 accepts: Keras 3 gets the name with the
+ending of its own format, and finds the file again by the script's name. If the name is that of a
+folder, a SavedModel is exported, too."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def with_ending(name: str, ending: str) -> str:
 @functools.cache
 def announced(name: str, changed: str) -> str:
     """The changed name, printed once: Keras 2 would have saved a folder or another format, which
-    something else may expect."""
+    another program may expect."""
     print(f"railhead: {name} is saved as {changed}, a file of Keras 3 (docs/keras.md)", flush=True)
     return changed
 
@@ -114,7 +115,8 @@ def saves_weights(save: Function) -> Function:
 
 
 def loads(load: Function, saved_as: Callable[[str], str]) -> Function:
-    """`load_model` or `load_weights`: if it is no file, the one that it is saved as."""
+    """`load_model` or `load_weights`: if there is no such file, load the one under which it was
+    saved."""
 
     @functools.wraps(load)
     def find_and_load(*args: Any, **options: Any) -> Any:

@@ -10,7 +10,7 @@ from railhead.documents.lazy import dataclass
 
 @dataclass(frozen=True)
 class Amount:
-    """From `low` to `high` USD, and besides it what `unknown` names, at an unknown price."""
+    """From `low` to `high` USD, plus the things in `unknown`, whose price is unknown."""
 
     low: Decimal = Decimal(0)
     high: Decimal = Decimal(0)
@@ -36,7 +36,7 @@ class Amount:
         return Amount(self.low + other.low, self.high + other.high, tuple(dict.fromkeys(unknown)))
 
     def __mul__(self, times: Decimal | int) -> Amount:
-        """Nothing of an unknown price costs nothing."""
+        """Zero units cost nothing, even at an unknown price."""
         if not times:
             return Amount()
         return Amount(self.low * times, self.high * times, self.unknown)

@@ -1,7 +1,7 @@
 """Bills: prices x the times for which things existed = lines. Pure; times are UTC.
 
 Both clouds bill a machine by the second after the first minute, from start to stop, and a disk and
-an address until they are deleted. A price per month is one of 730 hours, as both clouds reckon.
+an address until they are deleted. A month has 730 hours, as in both clouds' bills.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Price:
     Attributes:
         unit: a key of HOURS, or `GB` for what is sent once.
         day: when it was read, 2026-07-20.
-        source: who says so.
+        source: where it was read.
     """
 
     what: str
@@ -95,7 +95,7 @@ class Existence:
 
 @dataclass(frozen=True)
 class Step:
-    """A price that holds from `start` until the next step, as a spot price does."""
+    """A price that applies from `start` until the next step, such as a spot price."""
 
     start: datetime
     rate: Rate
@@ -134,7 +134,7 @@ def machine(name: str, rate: Rate, start: datetime, end: datetime | None) -> Exi
 
 def at_steps(existence: Existence, steps: Sequence[Step], now: datetime) -> list[Existence]:
     """An existence in parts, each at the price of its time. Before the first step its own rate
-    holds."""
+    applies."""
     end = _end(existence, now)
     ordered = sorted((step for step in steps if step.start < end), key=lambda step: step.start)
     starts = [existence.start, *(max(step.start, existence.start) for step in ordered), end]
@@ -147,12 +147,12 @@ def at_steps(existence: Existence, steps: Sequence[Step], now: datetime) -> list
 
 
 def bill(existences: Iterable[Existence], now: datetime) -> Bill:
-    """The bill up to `now`, of what exists still and of what has ended."""
+    """The bill up to `now`, for what still exists and for what has ended."""
     return Bill(tuple(_line(existence, now) for existence in existences))
 
 
 def _line(existence: Existence, now: datetime) -> Line:
-    """Where clocks differ, the end may be before the start: then no time has passed."""
+    """If clocks differ, the end may be before the start: this counts as no time."""
     seconds = max(_end(existence, now) - existence.start, timedelta(0)) / timedelta(seconds=1)
     hours = Decimal(str(seconds)) / 3600
     return Line(
@@ -167,7 +167,7 @@ def _end(existence: Existence, now: datetime) -> datetime:
 
 def hours_for(budget: Decimal, per_hour: Amount, spent: Amount) -> Decimal | None:
     """How many hours a budget lasts, at the higher price of a range; None where a price is
-    unknown, and zero where it is spent. A price of zero has no end: None as well."""
+    unknown, and zero where it is spent. None also for a price of zero, whose budget never ends."""
     if not (per_hour.known and spent.known) or not per_hour.high:
         return None
     return max(Decimal(0), (budget - spent.high) / per_hour.high)

@@ -74,7 +74,7 @@ def parts_of(spec: HostSpec, rates: Rates) -> tuple[Part, ...]:
 def disk_parts(
     disk: DiskSpec, cloud: str, kind: str, region: str | None, rates: Rates
 ) -> Iterator[Part]:
-    """The size of a disk, and the speed that costs beside it."""
+    """The size of a disk, and the speed that is billed separately."""
     yield Part(DISK, rates.rate(DISK, kind, region), Decimal(disk.gigabytes))
     facts = COMMON_FACTS[cloud]
     if kind != facts.disk_type or facts.disk_includes is None:
@@ -110,8 +110,8 @@ def _part(part: Part) -> PricePart:
 
 
 def read(price: ClusterPrice | None, hosts: int) -> tuple[Part, ...]:
-    """What each host is billed for, as a document has it. One without parts, of an older version or
-    of a price of the config, has the price of all hosts together."""
+    """What each host is billed for, as a document has it. A document without parts, from an older
+    version or with a price from the config, has the price of all hosts together."""
     if price is None:
         return ()
     if price.currency != CURRENCY:
@@ -177,7 +177,7 @@ def describe(parts: Iterable[Part], hosts: int, hours: float | None = None) -> s
 
 
 def by_use(region: str | None, rates: Rates, *, bucket: bool) -> str:
-    """What has a price by its use, which nobody knows before: `not included: a bucket with its old
+    """What is billed by its use, which is not known before: `not included: a bucket with its old
     versions at 0.023 USD per GB-month, traffic out at 0 to 0.09 USD per GB`."""
     prices = {"traffic out": rates.rate(*SENT, region)}
     if bucket:

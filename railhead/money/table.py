@@ -65,8 +65,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Rates:
-    """Prices of a cloud. What `rows` lack, `others` may have: a table, below what the cloud itself
-    has answered."""
+    """Prices of a cloud. `others` are used for what `rows` lack: a table, after the cloud's own
+    answers."""
 
     rows: tuple[Row, ...]
     others: Rates | None = None
@@ -112,8 +112,8 @@ def only(rows: list[Row], name: str) -> Rate:
 
 
 def composed(name: str, parts: Iterable[tuple[Rate, int]]) -> Rate:
-    """One price per hour of several, each with a number; unknown if one of them is. Its day is the
-    oldest."""
+    """The sum of several prices per hour, each times a number; unknown if one of them is. Its day
+    is the oldest."""
     parts = list(parts)
     for rate, _ in parts:
         if isinstance(rate, UnknownPrice):

@@ -19,8 +19,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Grown:
-    """The bytes by which disk use has grown, and those that came over the network meanwhile, also
-    for other programs of the host."""
+    """The bytes by which disk use has grown, and those that came over the network meanwhile,
+    including those of other programs on the host."""
 
     grown: int = key(at_least=0)
     received: int = key(at_least=0)
@@ -76,7 +76,7 @@ class Start(Request[Started, NoReturn], op="start"):
 
 @dataclass(frozen=True)
 class Release(Request[None, NoReturn], op="release"):
-    """Let a command continue that this agent has started `held`; without this its standard input
+    """Let a command that this agent has started `held` continue; without this its standard input
     ends with the agent."""
 
     pid: int

@@ -61,7 +61,7 @@ class Hello:
 @dataclass(frozen=True)
 class Failure:
     """Why an operation failed; `errno` is the name of a system error, or empty. `inodes`: the file
-    system has space, and no inode for another file."""
+    system has space, but no inode for another file."""
 
     errno: str
     text: str

@@ -12,17 +12,17 @@ from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass, replace
 
 METHOD = "railhead 1"  # another number whenever a coefficient or the formula changes
-DIFFER = 0.2  # of the counter; then the integral of power counts
+DIFFER = 0.2  # of the counter; beyond it the integral of power counts
 JOULES = 3.6e6  # in a kWh
 MOST = 10**15  # kWh and seconds of a run, far above what MOST_MEASURED hosts add up to
-MOST_SECONDS, MOST_GIB, MOST_JOULES = 10**8, 10**5, 10**12  # of one measurement, if it is true
+MOST_SECONDS, MOST_GIB, MOST_JOULES = 10**8, 10**5, 10**12  # at most, of one measurement
 MOST_MEASURED = 1000  # measurements of a run; hosts begin one in each attempt
 LEFT_OUT = "left out: the making of the machines, disks, network, the time before and after ranks"
 
 
 @dataclass(frozen=True)
 class HostEnergy:
-    """What one host measured while its ranks ran, of the whole machine.
+    """What one host measured, for the whole machine, while its ranks ran.
 
     Attributes:
         boot: the id of the machine's boot; two hosts of one computer share it.
@@ -62,7 +62,7 @@ class HostEnergy:
     @property
     def other_joules(self) -> float:
         """The energy of CPUs and memory by the coefficients."""
-        from railhead.documents.carbon.cpus import MEMORY_WATTS, cpu_of  # not by all who load this
+        from railhead.documents.carbon.cpus import MEMORY_WATTS, cpu_of  # not for all importers
 
         cpu = cpu_of(*self.cpu)
         watts = self.vcpus * (cpu.idle + self.load * (cpu.full - cpu.idle))
@@ -70,7 +70,7 @@ class HostEnergy:
 
     @property
     def note(self) -> str:
-        """What a reader has to know of this measurement; "" for nothing."""
+        """What a reader has to know about this measurement; "" for nothing."""
         from railhead.documents.carbon.cpus import AVERAGE, cpu_of
 
         if self.gpu_joules is None:
@@ -126,7 +126,7 @@ class Carbon:
         return energy_text(self.kwh) if grams is None else f"{two_digits(grams)} gCO2e"
 
     def of(self, seconds: float) -> Carbon:
-        """That of a part of the run, in which all machines work as in all of it."""
+        """The carbon of a part of the run, if all machines work as in the whole run."""
         share = seconds * self.machines / self.seconds if self.seconds else 0.0
         return replace(
             self,
@@ -177,8 +177,8 @@ def two_digits(value: float) -> str:
 
 
 def carbon_of(measured: Iterable[HostEnergy], grid: Grid | None) -> Carbon | None:
-    """The carbon of all measurements of a run; None without any. Of hosts that are one computer,
-    each of which measured all of it, the longest measurement counts."""
+    """The carbon of all measurements of a run; None without any. If several hosts are one computer,
+    each of them measured all of it: only the longest measurement counts."""
     hosts = _one_per_machine(measured)
     if not hosts:
         return None

@@ -1,4 +1,4 @@
-"""Jobs: options of `fab train` in a file, below the names that they have on the command line.
+"""Jobs: options of `fab train` in a file, under their names on the command line.
 
 Pure. The command line comes first, then the file, then the defaults.
 """
@@ -72,7 +72,7 @@ class JobOptions:
 
     @property
     def are_typed(self) -> bool:
-        """Whether any of them is."""
+        """Whether any of these options is typed."""
         return (self.job, self.file, self.save) != (None, None, None)
 
 
@@ -93,7 +93,7 @@ def checked(table: Table, error: Error) -> Table:
 
 
 def from_table(group: type[T], options: Sequence[Option], table: Table, error: Error) -> T:
-    """The group with these of its options as a job has them."""
+    """The group, with these options from a job."""
     values = {opt.name: _value(opt, table[opt.flag], error) for opt in options if opt.flag in table}
     return from_values(group, values, error)
 
@@ -106,8 +106,8 @@ def merged(
     error: Error,
     of_file: Error,
 ) -> T:
-    """The group with what was typed, otherwise what the job has. Of a mapping each entry counts by
-    itself. `error` is for what was typed, `of_file` for the job."""
+    """The group with what was typed, otherwise what the job has. Mappings are merged entry by
+    entry. `error` is for what was typed, `of_file` for the job."""
     typed = {name: text for name, text in texts.items() if text not in (None, False, (), [])}
     if any(typed.get(name) for name in PLACES):
         table = {key: value for key, value in table.items() if key not in PLACES}

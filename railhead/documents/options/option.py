@@ -34,7 +34,8 @@ class Rule(rule.Rule):
     """What is declared for an option besides its name, type and default; its values fit the rule.
 
     Args:
-        text: what the option does, in Markdown, without its bounds and a default that is a value.
+        text: what the option does, in Markdown, without its bounds, and without a default that is a
+            value.
         python: the line of the Python interface, if its values have another form.
         flag: the name on the command line, without dashes; default: the name of the field. A flag
             whose default is True is switched off: `stop` by `--no-stop`.

@@ -29,7 +29,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """The figures of one class; None where nothing can be divided."""
+    """The figures of one class; None where a divisor is zero."""
 
     class_: Text = ""
     samples: Number = None

@@ -1,7 +1,7 @@
 """The logs of a run in its bucket, during the run: live-logs/NAME.NUMBER, each a piece of a log.
 
 A piece is a line of JSON (`Piece`) and then at most PIECE bytes of the log. The numbers of a log
-are used again in turn: its last PIECES pieces are there. An empty object is not a piece: the
+are reused in turn, so that its last PIECES pieces are kept. An empty object is not a piece: the
 complete log is among the results.
 """
 
@@ -30,8 +30,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of a log was uploaded: `inode`, `born` (its creation, 0 where the disk does not say)
-    and `position` in its file, `sent` bytes in all, the `number` of the next piece."""
+    """How much of a log was uploaded: `inode`, `born` (its creation, 0 if unknown) and `position`
+    in its file, `sent` bytes in all, the `number` of the next piece."""
 
     inode: int = 0
     position: int = 0

@@ -23,7 +23,7 @@ FORBIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, not UTF-8, lin
 
 def fault(path: str) -> str:
     """Why a relative path is refused; "" for one that a file may have on every computer."""
-    plain = path.isascii() and path.isprintable()  # of most paths, of which there may be many
+    plain = path.isascii() and path.isprintable()  # true for most paths: there may be many
     if not plain and any(unicodedata.category(char) in FORBIDDEN for char in path):
         return "has control characters or is not UTF-8"
     parts = path.split("/")

@@ -59,8 +59,8 @@ class Attempt:
     """An attempt that failed, after which the run started again. `kind` keras: with the other
     Keras, because the script needs it; retry: from `from_step`, the step of the newest checkpoint
     (None: the files of a script). `seconds`: its duration; `step`: its last known step; `lost`:
-    seconds from that checkpoint to the next attempt; `hosts`: those of the next attempt, if it has
-    not all. elastic: terminated to take a host back."""
+    seconds from that checkpoint to the next attempt; `hosts`: those of the next attempt, if some
+    are missing. elastic: terminated to take a host back."""
 
     keras: int = key(choices=(2, 3))
     culprit: Culprit = key()

@@ -11,7 +11,7 @@ from railhead.documents.names import NAME
 from railhead.documents.runs.cause import Cause
 from railhead.documents.runs.result import LARGEST, TIME, Attempt
 
-NO_LEASE = "this chief has lost the lease of the run"  # the begin of a cause
+NO_LEASE = "this chief has lost the lease of the run"  # the beginning of a cause
 
 
 def is_lost_lease(cause: Cause | None) -> bool:
@@ -54,7 +54,7 @@ class Term:
 @dataclass(frozen=True)
 class Taken:
     """takeover.json in the folder of a run, on a host that has taken it over: the host that was
-    `lost`; `why` no further attempt follows, "" if one does; `seen`: by what it counts as lost."""
+    `lost`; `why` no further attempt follows, "" if one does; `seen`: why it counts as lost."""
 
     lost: str = key(check=NAME)
     why: str = ""

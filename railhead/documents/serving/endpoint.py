@@ -44,7 +44,7 @@ class EndpointDocument:
     """endpoint.json: how the supervisor runs an endpoint. `argv` is the command of its server,
     `stop` the one that stops the machine at the end, `until` the end of the time-to-live in seconds
     since 1970 by the clock of the host. `health` is the path that answers when it serves.
-    `opens_port`: the server does so itself."""
+    `opens_port`: the server opens its port itself."""
 
     schema: int = key(1, choices=(1,))
     name: str = ""

@@ -1,4 +1,4 @@
-"""Horovod's callbacks for Keras 2, with the parts that Keras 3 does otherwise."""
+"""Horovod's callbacks for Keras 2, with the parts in which Keras 3 differs."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def with_whole_steps(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def subclasses(cls: Any) -> list[Any]:
-    """All subclasses of a class, near and far."""
+    """All direct and indirect subclasses of a class."""
     return [other for near in cls.__subclasses__() for other in (near, *subclasses(near))]
 
 
@@ -67,7 +67,7 @@ def callable_too(variables: property) -> property:
 
 def patch_compile(trainer: Any, hvd: types.ModuleType) -> None:
     """`Trainer.compile`: accept `experimental_run_tf_function`, which Horovod's documentation has,
-    and refuse XLA for a distributed optimizer: it has no operations of Horovod."""
+    and refuse XLA for a distributed optimizer: XLA does not have Horovod's operations."""
     compile_model, resolve = trainer.compile, trainer._resolve_auto_jit_compile
 
     @functools.wraps(compile_model)

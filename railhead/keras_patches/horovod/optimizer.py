@@ -29,10 +29,10 @@ SPARSE = """IndexedSlices are not supported when `backward_passes_per_step` > 1 
 
 @dataclass(eq=False)
 class Gradients:
-    """Combines the gradients of all ranks, of one optimizer.
+    """Combines the gradients of all ranks for one optimizer.
 
-    `reduce` is a function of (gradients, variables) to those of all ranks. With `passes` > 1 it is
-    called for the sums of as many batches, which `average` divides. The gradients of `local`
+    `reduce` is a function from (gradients, variables) to the gradients of all ranks. With `passes`
+    > 1 it gets the sums over that many batches, which `average` divides. The gradients of `local`
     variables stay on their rank; `scales_local` divides them by the number of ranks. While
     `is_applying`, the gradients have been combined already.
     """
@@ -161,7 +161,8 @@ def patch_optimizer(module: types.ModuleType) -> None:
 
     @not_converted
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
-        # All ranks must see the same gradients before it looks for values that are not finite.
+        # All ranks must have the same gradients before it checks them for values that are not
+        # finite.
         inner = getattr(self.inner_optimizer, "horovod_gradients", None)
         apply_scaled = functools.partial(scaled_apply, self)
         if inner is None:

@@ -1,4 +1,4 @@
-"""The patches that a script needs which uses Horovod with Keras 3."""
+"""The patches for scripts that use Horovod with Keras 3."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ..names import not_converted
 # The functions of horovod.tensorflow that take a tensor, or several.
 COLLECTIVES: tuple[str, ...] = ("allreduce", "allgather", "alltoall", "broadcast", "broadcast_")
 COLLECTIVES += ("reducescatter", "grouped_allreduce", "grouped_allgather", "grouped_reducescatter")
-# The state of a layer's random numbers: Keras 2 had it in no model.
+# The state of a layer's random numbers: models of Keras 2 did not have it.
 SEED = "seed_generator_state"
 REDUCED = "_horovod_reduced"
 
@@ -20,7 +20,7 @@ REDUCED = "_horovod_reduced"
 def patch_broadcast(module: types.ModuleType) -> None:
     """horovod.tensorflow.functions: broadcast Keras variables.
 
-    The states of random numbers stay as they are: each rank drops out other units.
+    The states of random numbers stay as they are, so that each rank drops out different units.
     """
     broadcast: Callable[..., Any] = module.broadcast_variables
 
@@ -69,7 +69,7 @@ class Reductions:
     """Makes the functions that reduce gradients over the ranks.
 
     `upstream` is Horovod's own, which is used without groups. With groups it takes the shapes of
-    sparse gradients from others, and tells variables apart by names, which may be equal.
+    sparse gradients from others, and identifies variables by their names, which may be equal.
     """
 
     def __init__(self, hvd: types.ModuleType, upstream: Callable[..., Any]) -> None:
@@ -182,8 +182,8 @@ def members(groups: int | list[Any], gradients: Sequence[Any], variables: Any) -
 
 
 def _of_one_type(indices: list[int], gradients: Sequence[Any]) -> list[list[int]]:
-    """A group by the types of its gradients: Horovod refuses one of several, as those of layers
-    with different precisions are."""
+    """A group, divided by the types of its gradients: Horovod refuses a group of several types,
+    such as those of layers with different precisions."""
     kinds = dict.fromkeys(gradients[index].dtype for index in indices)
     return [[index for index in indices if gradients[index].dtype == kind] for kind in kinds]
 
