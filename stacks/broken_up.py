@@ -1,8 +1,8 @@
-"""What is printed where a `pulumi up` breaks off: what may run, what it costs, what terminates it.
+"""What is printed when a `pulumi up` breaks off: what may run, what it costs, what terminates it.
 
-A program learns nothing of a resource that is refused, except in an error hook; of a killed engine
-it learns nothing at all. So the commands are printed before the first resource, and again, with
-the advice about capacity, by a hook on every resource.
+A program learns of a refused resource only in an error hook, and of a killed engine not at all. So
+the commands are printed before the first resource, and again, with the advice about capacity, by a
+hook on every resource.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .component.logical_names import LogicalNames
 from .config.settings import ClusterConfig
 from .cost import cost, price
 
-# Names of resources in Pulumi's state, after that of the cluster; bootstrap reads them there.
+# Names of resources in Pulumi's state, after the cluster's name; bootstrap reads them there.
 PRICE = "price-per-machine"
 ZONES = "zones"
 
@@ -48,9 +48,9 @@ def announce(names: LogicalNames, config: ClusterConfig, zone: str, others: Alte
 def on_failure(
     names: LogicalNames, config: ClusterConfig, others: Alternatives
 ) -> pulumi.ResourceTransform:
-    """A transform for a component: where one of its resources fails, the commands are
-    printed; after a refusal for capacity also what else may have room. Each is printed once: Pulumi
-    prints the error of every resource."""
+    """A transform for a component: if one of its resources fails, the commands are printed, and
+    after a refusal for capacity also what else may have room. Each is printed once: Pulumi prints
+    the error of every resource."""
     printed = set[bool]()
 
     def failed(args: pulumi.ErrorHookArgs) -> bool:
@@ -60,7 +60,7 @@ def on_failure(
             why = f"{args.name} failed: this `up` breaks off, and machines may run. "
             why = _no_capacity(config, others) if no_capacity else why
             pulumi.log.warn(why + _commands(config))
-        return False  # no other try
+        return False  # do not try again
 
     binding = pulumi.ResourceHookBinding(on_error=[pulumi.ErrorHook(names.of("broken-up"), failed)])
 

@@ -1,8 +1,8 @@
-"""The registry of clouds: what the stacks must know of each without asking it. Pure.
+"""The registry of clouds: what the stacks must know of each without a query. Pure.
 
 A new cloud is one entry here, a folder beside `aws/` and `gcp/`, a module in `machine_types` and in
-`rules`, and in config/schema.py the keys that it alone has. Code outside reads a property of a
-cloud, never its name.
+`rules`, and its own keys in config/schema.py. Other code reads a property of a cloud, never its
+name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The id of a cluster: a random text, unique per stack, on every resource that has tags or labels.
 
-Names collide where two people have a stack `gpu` in one account; this id does not. Pulumi's state
-has it before the first resource of the cloud is created, so that machines which a broken `up`
-leaves can be found and attributed.
+Names collide if two people have a stack `gpu` in one account; this id does not. Pulumi's state has
+it before the first resource of the cloud is created, so that machines which a broken `up` leaves
+can be found and attributed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from railhead.installation import PROGRAM
 
 from .component.logical_names import LogicalNames
 
-NAME = "id"  # of the resource in Pulumi's state, after that of the cluster; bootstrap reads it
+NAME = "id"  # of the resource in Pulumi's state, after the cluster's name; bootstrap reads it
 FORMER = "cluster-id"
 BYTES = 6
 
 
 @dataclass(frozen=True)
 class ClusterId:
-    """The id of a stack. `value` is known before the next resource is registered; only a
-    preview under mocks does not know it. `is_new`: no earlier `up` created it."""
+    """The id of a stack. `value` is known before the next resource is registered; it is unknown
+    only in a preview under mocks. `is_new`: no earlier `up` created it."""
 
     output: pulumi.Output[str]
     value: str
@@ -44,7 +44,7 @@ def make_id(names: LogicalNames) -> ClusterId:
 
 
 def read(kept: pulumi.Resource) -> Mapping[str, Any]:
-    """The outputs of a resource, when the engine has registered it: it waits."""
+    """The outputs of a resource; waits until the engine has registered it."""
     registered = pulumi.runtime.invoke("pulumi:pulumi:getResource", {"urn": kept.urn}).value
     return registered["state"] if registered else {}
 
@@ -73,8 +73,9 @@ def on_every_resource(
 def not_twice(
     names: LogicalNames, machines_of: Callable[[str], Awaitable[Collection[str]]]
 ) -> pulumi.ResourceHook:
-    """A hook before each creation of a machine: it is refused where the cloud has the machine of
-    this number already. A killed `up` left that one in no state, and Pulumi would create a second.
+    """A hook before each creation of a machine: it is refused if the cloud already has the machine
+    of this number, left by a killed `up`. Pulumi's state lacks it, so a second one would be
+    created.
 
     Args:
         machines_of: the machines with this stack's id and a number, such as "2", that exist.
@@ -95,7 +96,7 @@ def not_twice(
 def warn_of_others(exist: Collection[str], made: Collection[str]) -> list[str]:
     """Warn of machines that exist with this stack's id and are not among those of its config: a
     killed `up` left them, or this one removes them at its end. Returns those of its config that do
-    not exist, as spot machines that were taken: Pulumi's state has them until it is refreshed."""
+    not exist, such as reclaimed spot machines: Pulumi's state has them until it is refreshed."""
     others = sorted(set(exist) - set(made))
     if others:
         stack = shlex.quote(pulumi.get_stack())

@@ -1,6 +1,6 @@
 """What a cluster costs: the config's own figure, else the prices of its cloud. Pure.
 
-A price that is not known stays unknown, and is named; nothing is guessed from another one.
+An unknown price stays unknown, and is named; it is never guessed from another one.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def spec_of(config: ClusterConfig) -> HostSpec:
 
 
 def price(config: ClusterConfig, hosts: int | None = None) -> ClusterPrice | None:
-    """The price of so many hosts, otherwise of the whole cluster, for its document; None where it
-    is free."""
+    """The price of this number of hosts, otherwise of the whole cluster, for its document; None if
+    it is free."""
     billed = parts(config)
     return host.documented(billed, hosts or config.count) if billed else None
 
 
 def check_budget(config: ClusterConfig) -> None:
-    """ConfigError where the budget ends before the deadline of the first start, or nobody knows
-    when. Later starts are measured by what is left: `fab` does that."""
+    """ConfigError if the budget ends before the deadline of the first start, or if that is unknown.
+    Later starts are measured by what is left: `fab` does that."""
     if config.budget is None:
         return
     hourly, budget = host.per_hour(parts(config), config.count), Decimal(str(config.budget))

@@ -1,4 +1,5 @@
-"""The prices that the cloud itself answers, over the table; `bootstrap` asks, and keeps them."""
+"""The cloud's own current prices, which take precedence over the table; `bootstrap` requests and
+keeps them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ ACCOUNT = re.compile(r"arn:\S+|\d{12}")  # in refusals; Pulumi keeps its log
 
 
 def live_rates(config: ClusterConfig) -> Rates | None:
-    """The prices of the machine type in its region; None where the table counts. Why is printed."""
+    """The prices of the machine type in its region; None, with the reason printed, if the table is
+    used."""
     if CLOUDS[config.cloud].free or config.price_per_hour is not None or not config.region:
         return None
     argv = [sys.executable, "-m", f"{PREFIX}bootstrap.clouds.prices"]

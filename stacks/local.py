@@ -92,7 +92,7 @@ def _start(props: Props) -> Props:
 
 
 def _command(*args: str) -> Any:
-    """The JSON output of `python -m bootstrap.clouds.local`; its error message becomes ours."""
+    """The JSON output of `python -m bootstrap.clouds.local`; raises its error message."""
     argv = [sys.executable, "-m", f"{PREFIX}bootstrap.clouds.local", *args]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:

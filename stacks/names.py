@@ -1,7 +1,8 @@
 """Names of machines: those that a stack needs, and machines of other stacks that have them.
 
-On Google Cloud the second machine of a name is refused in the middle of an `up`; on AWS two stacks
-of one name look the same in the console. The id tells whose a machine is, never its name.
+On Google Cloud a second machine with the same name is refused in the middle of an `up`; on AWS two
+stacks with the same name look alike in the console. The id shows who owns a machine, its name does
+not.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .next_command import set_
 from .rules.validators import ConfigError
 
 LONGEST = 30  # characters of a cluster's name
-NUMBERS = 9  # that are tried as the end of a free name
+NUMBERS = 9  # that are tried at the end of a free name
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
-"""The commands that mend a stack's settings, as values: a message shows them with the stack's name.
+"""The commands that correct a stack's settings, as values: a message shows them with the stack's
+name.
 
-Who reads a message may have selected another stack since, and `fab up --stack` selects none. Pure.
+The reader of a message may have selected another stack since, and `fab up --stack` selects none.
+Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def set_(key: str, value: object) -> Pulumi:
 
 
 def rm(key: str) -> Pulumi:
-    """The command that removes a key, so that its default counts."""
+    """The command that removes a key, so that its default applies."""
     return Pulumi("config rm", key)
 
 

@@ -1,9 +1,9 @@
 """The place of a stack: its cloud, region, project and account, recorded in Pulumi's state.
 
-A killed `pulumi up` leaves machines that are in no state. They are found in the recorded place, by
-the stack's id. So another place is refused, in the preview too and before any resource of a cloud
-is registered, while something with the id exists in the recorded one. Where nothing does, the
-record follows the config.
+A killed `pulumi up` leaves machines that are not in Pulumi's state. They are found in the recorded
+place, by the stack's id. So while something with the id exists there, another place is refused,
+already in the preview and before any resource of a cloud is registered. If nothing exists there,
+the record follows the config.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLACE, ACCOUNT = "place", "account"  # in Pulumi's state, after the cluster's na
 FORMER = "cluster-{}"
 SHOWN = 5  # of what exists there
 Place = Mapping[str, str]
-# What exists with an id in a place, as texts by region: in all regions where the place has none.
+# What exists with an id in a place, as texts by region; in all regions if the place has none.
 Existing = Callable[[str, Place], Mapping[str, list[str]]]
 
 
@@ -32,15 +32,15 @@ class NotKnown(Exception):
 
 
 def nobody_looks(_id: str, _place: Place) -> Mapping[str, list[str]]:
-    """For a program that looks for nothing: its stack stays where it is."""
+    """For a program without `existing`: its stack must stay in its place."""
     raise NotKnown("its program does not look for it (`existing` of Cluster)")
 
 
 def keep_place(
     names: LogicalNames, config: ClusterConfig, own_id: ClusterId, existing: Existing
 ) -> pulumi.Resource:
-    """Record the stack's cloud, region and project. What is registered after this resource is
-    registered only if the place is accepted."""
+    """Record the stack's cloud, region and project. Later resources are registered only if the
+    place is accepted."""
     keys = {"cloud": config.cloud, "region": config.region, "project": config.project}
     here = {key: value for key, value in keys.items() if value}
 
@@ -54,7 +54,7 @@ def keep_place(
 
 
 def keep_account(names: LogicalNames, account: str) -> pulumi.Resource:
-    """Record the account of the machines; refuse another one, which cannot see them."""
+    """Record the account of the machines; refuse another one, from which they are not visible."""
 
     def check(args: pulumi.ResourceHookArgs) -> None:
         if recorded := (args.old_inputs or {}).get("input"):
@@ -147,7 +147,7 @@ def _continue() -> str:
 
 
 def _forget() -> str:
-    """The stack without its state: nothing of it exists."""
+    """The commands that reset the state of a stack of which nothing exists."""
     stack = shlex.quote(pulumi.get_stack())
     return f"pulumi stack rm --force --preserve-config --yes {stack} && pulumi stack init {stack}"
 

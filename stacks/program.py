@@ -25,7 +25,7 @@ from .summary import Summary, summary
 
 ENGINE = ">=3.259.0"  # stashes and error hooks
 LOGICAL_NAME = "cluster"  # constant: another name of the cluster replaces nothing
-SECONDS = 120  # to look for what exists where the stack was
+SECONDS = 120  # for the search in the stack's previous place
 ERROR_SHOWN = 32  # Pulumi: the program has reported its error; no "unhandled exception" is added
 
 
@@ -59,8 +59,8 @@ def main() -> None:
 
 
 def _existing(own_id: str, place: Place) -> Mapping[str, list[str]]:
-    """What exists with the id, as `bootstrap` finds it, in a separate process: for every cloud,
-    also for one that is not the stack's any more.
+    """What exists with the id, found by `bootstrap` in a separate process: for every cloud, also a
+    former one of the stack.
 
     Raises:
         NotKnown: the cloud does not answer, or refuses.
@@ -80,7 +80,7 @@ def _existing(own_id: str, place: Place) -> Mapping[str, list[str]]:
 
 
 def _check_engine() -> None:
-    """End, with a message, where the Pulumi CLI is older than the one that this was tested with."""
+    """Exit with a message if the Pulumi CLI is older than the version that this was tested with."""
     try:
         pulumi.require_pulumi_version(ENGINE)
     except Exception as error:  # the only type that it raises

@@ -27,8 +27,8 @@ class QuotaState:
     used: float | None = None
 
     def lacks(self, need: QuotaNeed) -> bool:
-        """Whether the quota is too small beside what others use. What is unknown is enough: the
-        cloud refuses the machines if it is not."""
+        """Whether what others use leaves too little of the quota. An unknown quota counts as
+        enough: if it is not, the cloud refuses the machines."""
         return self.limit is not None and self.limit < need.amount + (self.used or 0)
 
 

@@ -17,7 +17,7 @@ from .next_command import UP, rm, typed
 @dataclass(frozen=True)
 class Summary:
     """`next`: the next command, and the cost. `hosts`: the address of each, by its name.
-    `deadline`: when the cloud stops the first of them; `idle`: when one stops before."""
+    `deadline`: when the cloud stops the first of them; `idle`: when one stops earlier."""
 
     next: str
     hosts: dict[str, str] | None = None

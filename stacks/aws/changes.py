@@ -14,9 +14,9 @@ from .lookups.existing import INSTANCES
 
 
 def before_update(names: LogicalNames, opts: pulumi.InvokeOptions) -> pulumi.ResourceHook:
-    """A hook before each change of a machine in place: EBS makes no disk smaller, and refuses it in
-    the middle of an `up`; for another type the provider stops a machine and starts it, also one
-    that was stopped."""
+    """A hook before each change of a machine in place: EBS does not shrink a disk, and would refuse
+    that in the middle of an `up`; for another type the provider stops a machine and starts it, even
+    if it was stopped before."""
 
     async def check(args: pulumi.ResourceHookArgs) -> None:
         old, new = args.old_inputs or {}, args.new_inputs or {}

@@ -75,10 +75,10 @@ class Cluster(Named):
 
         Args:
             name: the logical name, with which those of all its resources begin.
-            config: the requested cluster. What a program computes may be an Output in it:
-                computed.COMPUTED; the checks before the first resource need the rest.
+            config: the requested cluster. The settings in computed.COMPUTED may be Outputs; the
+                checks before the first resource need all others.
             opts: as in `parts.placed`, and a provider of AWS.
-            existing: looks for what exists where the stack was, before it may move.
+            existing: finds what exists in the stack's previous place, before it may move.
 
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
@@ -112,7 +112,7 @@ class Cluster(Named):
         )
         self.cluster = name
         super().__init__(COMPONENT, name, {"name": config.name}, placed(opts, of_it))
-        # Its own provider waits for the place; for one that is given all others do.
+        # Our own provider waits for the place; if the program gives one, all other resources wait.
         waits = after(opts, *([here] if program_provider else []))
         self.inner = pulumi.ResourceOptions.merge(waits, pulumi.ResourceOptions(parent=self))
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
@@ -148,7 +148,7 @@ class Cluster(Named):
 def _provider(
     names: LogicalNames, config: ClusterConfig, own_id: str, after: pulumi.Resource
 ) -> aws.Provider:
-    """Its default tags are in the launch of a machine, also for the disk: an account may demand
+    """Its default tags are in the request for a machine, also for the disk: an account may require
     tags there. The provider adds the disk's own tags later."""
     known = {key: value for key, value in config.labels.items() if isinstance(value, str)}
     return aws.Provider(
@@ -165,7 +165,7 @@ def _provider(
 
 
 def _check_region(config: ClusterConfig, invoke: pulumi.InvokeOptions) -> None:
-    """Refuse a provider of a program that is in another region than its config."""
+    """Refuse a program's provider for another region than that of the config."""
     region = aws.get_region(opts=invoke).region
     if region != config.region:
         raise pulumi.RunError(

@@ -1,4 +1,5 @@
-"""A host's SSH key that `pulumi up` makes, once per host, and gives to the machine as user data.
+"""A host's SSH key: `pulumi up` creates it, once per host, and gives it to the machine as user
+data.
 
 Any process on the machine can read user data, so `fab` replaces the key at the first login
 (docs/security.md). The private key is a secret in Pulumi's state and nowhere else.

@@ -105,13 +105,13 @@ def _options(config: ClusterConfig, inputs: HostInputs) -> pulumi.ResourceOption
 
     Values that each `up` looks up again are fixed when a machine is created: a newer image, or
     another first subnet of an existing VPC, must not replace machines and their disks. Changed
-    user data would stop them: a machine keeps the timer and the key of its creation. It also
-    keeps its place: another `count` or `placement` must not replace it.
+    user data would stop them: a machine keeps the timer and the key of its creation. It also keeps
+    its placement group: another `count` or `placement` must not replace it.
 
-    Another `spot` replaces them, by the shutdown behavior, which differs: for the provider market
-    options that are left out change nothing (terraform-provider-aws#38141). So does another type of
-    spot machines, which EC2 does not change, and another family of types: EC2 may refuse that, when
-    the provider has stopped the machine (pulumi-aws#4291).
+    Another `spot` replaces them, because the shutdown behavior then differs; the provider ignores
+    that market options were removed (terraform-provider-aws#38141). Another type of spot machines
+    also replaces them, because EC2 cannot change it, and so does another family of types: EC2 may
+    refuse that after the provider has stopped the machine (pulumi-aws#4291).
     """
     fixed = ["userData"] if image.is_pinned(config) else ["ami", "userData"]
     if not config.spot:

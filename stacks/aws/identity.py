@@ -31,7 +31,7 @@ def instance_profile(
         name=unique("railhead", config.name, "host"),
         description=f"Hosts of the cluster {config.name}",
         assume_role_policy=json.dumps(trust("ec2.amazonaws.com")),
-        force_detach_policies=True,  # also a policy that a killed `up` left in no state
+        force_detach_policies=True,  # also a policy of a killed `up` that the state lacks
         opts=keeping(opts, "name"),
     )
     rights = []
@@ -58,7 +58,7 @@ def _rights(
 
 
 def data_permissions(prefixes: Sequence[BucketUri]) -> dict[str, object]:
-    """List and read below each prefix, and nothing else: no names of objects beside it."""
+    """List and read below each prefix, and nothing else, not even the names of other objects."""
     statements: list[dict[str, object]] = []
     for prefix in prefixes:
         bucket = f"arn:aws:s3:::{prefix.bucket}"
@@ -75,10 +75,10 @@ def data_permissions(prefixes: Sequence[BucketUri]) -> dict[str, object]:
 
 
 def bucket_permissions(bucket: str) -> dict[str, object]:
-    """On one bucket: list, read, and write below runs/, with tags, by which the bucket's rules know
-    checkpoints. Not delete: a run cannot remove results.
-    Not write elsewhere: later machines install the wheels that are stored there, and train on the
-    data below data/, which the operator uploads."""
+    """On one bucket: list, read, and write below runs/, with tags, by which the bucket's rules
+    recognise checkpoints. No delete: a run cannot remove results. No write elsewhere: later
+    machines install the wheels that are stored there, and train on the data below data/, which the
+    operator uploads."""
     write = ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload"]
     return {
         "Version": "2012-10-17",

@@ -31,8 +31,8 @@ def is_pinned(config: ClusterConfig) -> bool:
 
 
 def image_id(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> str:
-    """The id of the image that new machines get. Machines that exist keep theirs: where all
-    exist, an image that cannot be used is a warning.
+    """The id of the image that new machines get. Existing machines keep theirs: if all exist, an
+    unusable image is only a warning.
 
     Raises:
         ConfigError: the region has no such image for this account, it does not fit on the disk, or

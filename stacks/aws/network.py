@@ -52,7 +52,7 @@ class Network(Part):
 def _placement(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.PlacementGroup | None:
     """A cluster placement group: its machines are close in the network. None for spot machines.
 
-    Without `placement` it is there too: machines may be in it, and AWS refuses to remove it then.
+    It exists without `placement` too: machines may be in it, and then AWS refuses to remove it.
     """
     if config.spot:
         return None

@@ -28,7 +28,7 @@ def check(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> tup
     enough: EC2 refuses the machines if it is not.
 
     Raises:
-        ConfigError: a quota is too small beside what others use, and the config does not request
+        ConfigError: what others use leaves too little of a quota, and the config does not request
             more; or it requests more, but there is enough, or the current value is unknown, or
             machines exist.
     """
@@ -46,8 +46,8 @@ def check(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> tup
 def _state(
     need: QuotaNeed, config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions
 ) -> QuotaState:
-    """The quota's value and what others use. A stack that has all its machines makes none: what
-    others use is not a reason to refuse it."""
+    """The quota's value and what others use. If a stack has all its machines, what others use is
+    not a reason to refuse it."""
     quota = quota_of(config.machine_type, spot=config.spot)
     used = usage.vcpus_of_others(own_id, quota, opts)
     if used and config.quotas == "check" and is_complete(config, own_id, opts):
@@ -87,7 +87,7 @@ def console(need: QuotaNeed) -> str:
 def _to_request(
     machines: Sequence[str], states: dict[QuotaNeed, QuotaState]
 ) -> tuple[QuotaNeed, ...]:
-    """The quotas that are too small, with the amounts that they need beside what others use.
+    """The quotas that are too small, with the amounts that this stack and all others need.
 
     A stack that only requests quotas has no machines, so existing machines would be destroyed.
     """

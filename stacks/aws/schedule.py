@@ -3,8 +3,8 @@
 It is created as soon as its instance exists, and waits for no other. Its name comes from the
 instance's id: a new instance gets a new schedule with a new time. The time is fixed when the
 schedule is created. `fab start` and `fab extend` move it through the Scheduler's API. The provider
-updates all fields at once, with the time that Pulumi's state has: a schedule that was moved would
-jump back. So no `up` updates one; it is replaced where its instance or its role is another one.
+updates all fields at once, with the time in Pulumi's state: a schedule that was moved would jump
+back. So an `up` never updates one; it replaces it for another instance or role.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .identity import trust
 from .tags import ID
 
 KIND = "scheduled-stop"
-# All fields but the name, which is of the instance, and the two that no `up` changes.
+# All fields except the name, which contains the instance's id, and the two that no `up` changes.
 REPLACING = [
     "actionAfterCompletion",
     "flexibleTimeWindow",
@@ -37,8 +37,9 @@ REPLACING = [
 
 @dataclass(frozen=True)
 class StopRole:
-    """The role of the schedules, and its policy: no schedule works before both exist. `prefix` of
-    their names has the name that the cluster had first: another one replaces no schedule."""
+    """The role of the schedules, and its policy: no schedule works before both exist. The `prefix`
+    of the schedules' names contains the cluster's first name: a new name does not replace
+    schedules."""
 
     role: iam.Role
     rights: iam.RolePolicy
@@ -57,7 +58,7 @@ def stop_role(
         name=unique("railhead", config.name, "deadline"),
         description=f"Stops the machines of the cluster {config.name}",
         assume_role_policy=json.dumps(trust("scheduler.amazonaws.com", StringEquals=whose)),
-        force_detach_policies=True,  # also a policy that a killed `up` left in no state
+        force_detach_policies=True,  # also a policy of a killed `up` that the state lacks
         opts=keeping(opts, "name"),
     )
     instances = f"arn:aws:ec2:{config.region}:{account}:instance/*"
@@ -75,8 +76,9 @@ def stop_role(
 
 def rights_over(instances: str, own_id: str) -> dict[str, object]:
     """To stop the instances of a cluster and no others, and to terminate them: spot machines cannot
-    be stopped. Both always: an `up` that changes `spot` may break off when it has changed only this
-    or only the schedules. By tag: the id of an instance is known too late, after it runs."""
+    be stopped. Always both rights: an `up` that changes `spot` may be interrupted after it has
+    changed only this or only the schedules. By tag: an instance's id is known too late, when it
+    runs."""
     statement = {
         "Effect": "Allow",
         "Action": ["ec2:StopInstances", "ec2:TerminateInstances"],
@@ -104,7 +106,7 @@ def schedule(
         flexible_time_window=scheduler.ScheduleFlexibleTimeWindowArgs(mode="OFF"),
         # It stays after it fired, so that `fab status` finds a past deadline and not a missing one.
         action_after_completion="NONE",
-        # checkov:skip=CKV_AWS_297: only an id is in it, no secret, and a key of KMS is billed
+        # checkov:skip=CKV_AWS_297: it contains an id and no secret, and a KMS key is billed
         target=scheduler.ScheduleTargetArgs(
             arn=f"arn:aws:scheduler:::aws-sdk:ec2:{verb}Instances",
             role_arn=stopper.role.arn,

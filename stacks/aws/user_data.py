@@ -14,8 +14,8 @@ PUBLIC, PRIVATE = "ed25519_public", "ed25519_private"
 
 
 def cloud_config(hours: float, idle_minutes: int, key: tuple[str, str] | None = None) -> str:
-    """The user data of a machine with this deadline, which powers itself off after these minutes
-    without use, and has this host key (public, private).
+    """The user data of a machine: its deadline, the minutes without use after which it powers
+    itself off, and its host key (public, private).
 
     `bootcmd` is the first thing that cloud-init runs, at each boot: whatever fails after it, the
     timer runs. cloud-init removes the image's host keys, and with `ssh_keys` generates no others.
@@ -30,8 +30,8 @@ def cloud_config(hours: float, idle_minutes: int, key: tuple[str, str] | None = 
 
 
 def injected_key(text: str | None) -> str | None:
-    """The public key in a machine's user data: the one of its creation, whatever the config is
-    now. None where no key was injected."""
+    """The public key in a machine's user data: that of its creation, whatever the config is now.
+    None where no key was injected."""
     try:
         return str(json.loads((text or "").removeprefix(HEAD))["ssh_keys"][PUBLIC])
     except (ValueError, KeyError, TypeError):

@@ -27,7 +27,7 @@ class Location:
 
 def choose_location(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Location:
     """The first configured zone that offers the type; without configured zones, the first of all.
-    Local Zones and Wavelength Zones, which cost more and have less, only where they are configured.
+    Local Zones and Wavelength Zones, which cost more and offer less, are used only if configured.
 
     Raises:
         ConfigError: no zone offers it, or the existing VPC has no public subnet in such a zone.

@@ -1,1 +1,2 @@
-"""What the components of all clouds share: their parts, the names of these, and Outputs in them."""
+"""What the components of all clouds share: their parts, the names of the parts, and Outputs in
+settings."""

@@ -1,4 +1,4 @@
-"""What a program of one's own may compute: settings that are Outputs, checked when they are known.
+"""What a user's program may compute: settings that are Outputs, checked when they are known.
 
 The checks before the first resource need all other settings: whether the account, the region and
 its quotas have room for these machines.
@@ -25,7 +25,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 Data = BucketUri | pulumi.Output[BucketUri]
 COMPUTED = ("bucket_name", "data_buckets", "labels", "ssh_cidrs")
-OURS = "railhead"  # with which the tags and labels of a cluster itself begin
+OURS = "railhead"  # the cluster's own tags and labels begin with it
 
 
 def check(config: ClusterConfig) -> None:
@@ -86,7 +86,8 @@ def _prefix(text: str) -> BucketUri:
 
 
 def _read(key: str, reader: Callable[[str, str], T], text: str) -> T:
-    """The value of a text, as of the config's; RunError, without a traceback, for a mistake."""
+    """The value of a text, read like one in the config; RunError, without a traceback, for a
+    mistake."""
     try:
         return reader(key, text)
     except ConfigError as error:
@@ -94,5 +95,5 @@ def _read(key: str, reader: Callable[[str, str], T], text: str) -> T:
 
 
 def mapped(value: T | pulumi.Output[T], of: Callable[[T], U]) -> U | pulumi.Output[U]:
-    """What a function makes of a value, when that is known."""
+    """The result of a function for a value, when that is known."""
     return value.apply(of) if isinstance(value, pulumi.Output) else of(value)

@@ -1,8 +1,8 @@
 """The logical names of a cluster's resources: those that Pulumi's state has.
 
 Each begins with the logical name of its cluster, which is the first argument of `Cluster`, so that
-a program can have several. That of our own program is a constant: another name of the cluster, or
-of its stack, replaces nothing.
+a program can have several. In our own program it is a constant, so that another name of the
+cluster, or of its stack, replaces nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _MADE: WeakKeyDictionary[pulumi.Resource, dict[str, str]] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class LogicalNames:
-    """The names of one cluster. The first one of a program also has the resources that an earlier
-    version made, whose names did not begin with a cluster's."""
+    """The names of one cluster. The first cluster of a program also has the resources of earlier
+    versions, whose names did not begin with a cluster's."""
 
     cluster: str
     is_first: bool = True
@@ -52,8 +52,8 @@ class Named(pulumi.ComponentResource):
 
 
 def named(opts: pulumi.ResourceOptions | None, name: str) -> str:
-    """The name of a resource with these options: with that of the cluster which its parent is, or
-    is in."""
+    """The name of a resource with these options: it begins with the name of the cluster that its
+    parent is, or belongs to."""
     parent = opts.parent if opts else None
     return parent.named(name) if isinstance(parent, Named) else name
 

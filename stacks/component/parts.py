@@ -13,7 +13,7 @@ import pulumi
 
 from .logical_names import Named, named
 
-BYTES = 4  # of the random end of a name: a resource that a killed `up` left may have the same begin
+BYTES = 4  # random, at the end of a name: one that a killed `up` left may begin alike
 
 
 class Part(Named):
@@ -29,7 +29,7 @@ class Part(Named):
 def given_provider(
     opts: pulumi.ResourceOptions | None, package: str
 ) -> pulumi.ProviderResource | None:
-    """The provider of a cloud that the program which uses a cluster gives to it, if any."""
+    """The provider of a cloud that a program gives to its cluster, if any."""
     opts = opts or pulumi.ResourceOptions()
     several = opts.providers or ()
     listed = several.values() if isinstance(several, Mapping) else several
@@ -53,13 +53,14 @@ def placed(
 
 
 def after(opts: pulumi.ResourceOptions | None, *others: pulumi.Resource) -> pulumi.ResourceOptions:
-    """What the resources of a cluster wait for: what the program says, and others."""
+    """What the resources of a cluster wait for: the program's `depends_on`, and others."""
     before = pulumi.ResourceOptions(depends_on=opts.depends_on if opts else None)
     return pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=[*others]))
 
 
 def unique(*parts: str) -> str:
-    """A name in the cloud that no other resource has. Ignore its changes: each call differs."""
+    """A name in the cloud that no other resource has. Ignore its changes: each call returns another
+    one."""
     return "-".join([*parts, secrets.token_hex(BYTES)])
 
 

@@ -17,7 +17,7 @@ def data_prefixes(key: str, text: str) -> tuple[BucketUri, ...]:
     """The addresses of a list that is separated by commas, each once.
 
     Raises:
-        ConfigError: one is not the address of a bucket, or is there twice.
+        ConfigError: one is not the address of a bucket, or is listed twice.
     """
     prefixes = tuple(_prefix(key, address.strip()) for address in text.split(","))
     for prefix in prefixes:

@@ -1,7 +1,7 @@
-"""What the name of a publisher's image says of its system and its driver. Pure.
+"""What the name of a publisher's image reveals about its system and its driver. Pure.
 
-An image by its id may be anything. Where its name is that of a publisher's and no launcher can work
-with it, `pulumi preview` says so, before a machine is paid for; the name of one's own image is not
+An image id may refer to any image. If a publisher's image, by its name, works with no launcher,
+`pulumi preview` reports that before a machine is paid for; names of users' own images are not
 judged.
 """
 
@@ -28,8 +28,8 @@ _OTHER_DRIVER = re.compile(r"deep learning.* oss nvidia driver|common-cu\d+-.*nv
 
 
 def refusal(image: str, gpu: str | None) -> str | None:
-    """Why no launcher works on hosts of an image with this GPU, or with none; None where one does,
-    or where the image's name does not say it."""
+    """Why no launcher works on hosts of an image with this GPU, or with none; None if one does, or
+    if the image's name does not show it."""
     name = image.lower()
     if gpu in V100S and _OTHER_DRIVER.match(name):
         return f"the driver of {image} does not support V100"

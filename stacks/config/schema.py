@@ -17,7 +17,7 @@ from .data_buckets import data_prefixes
 
 ALL = tuple(CLOUDS)
 REMOTE = tuple(name for name, cloud in CLOUDS.items() if not cloud.free)
-AWS, GCP = ("aws",), ("gcp",)  # of keys that one cloud alone has
+AWS, GCP = ("aws",), ("gcp",)  # of keys that only one cloud has
 
 
 @dataclass(frozen=True)

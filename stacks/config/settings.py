@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 class ClusterConfig:
     """The requested cluster. docs/config.md describes each key.
 
-    `rates` are the prices that the cloud itself has answered; otherwise the table counts. `labels`
-    are more tags (on Google Cloud labels) of what is billed; a program of one's own gives
-    them. What may be an Output there, has the type of one.
+    `rates` are the cloud's own current prices; without them the table is used. `labels` are more
+    tags (on Google Cloud labels) for billed resources; only a user's program gives them. A field
+    whose type allows it may be an Output.
     """
 
     cloud: str
@@ -100,8 +100,8 @@ def read(
     `others` are the keys of all namespaces, with them: aws:region.
 
     Raises:
-        ConfigError: a rule is broken; the message has a line for every one, with the command that
-            mends it below.
+        ConfigError: a rule is broken; the message has a line for each, followed by the command that
+            corrects it.
     """
     try:
         cloud = str(_value(KEYS[0], values.get("cloud"), "aws", stack))
@@ -124,8 +124,8 @@ def read(
 
 
 def mended(error: ConfigError, cloud: str = "aws") -> list[ConfigError]:
-    """The problems of an error, each with a command: that of the key with which it begins, where it
-    has none."""
+    """The problems of an error, each with a command: its own, otherwise that of the key with which
+    it begins."""
     keys = {key.name: key for key in KEYS}
     problems = []
     for problem in error.problems:
@@ -146,7 +146,7 @@ def _other_namespaces(
     others: Mapping[str, str], cloud: str, values: Mapping[str, object]
 ) -> list[ConfigError]:
     """Settings of Pulumi's own packages, as in aws:profile, which have no effect here; those that
-    are what this stack has anyway are not a mistake."""
+    match what this stack has anyway are not a mistake."""
     errors = []
     for name, value in others.items():
         package, _, key = name.partition(":")

@@ -18,7 +18,7 @@ UPLOADS_DAYS = 2
 
 
 class Bucket(Part):
-    """A private bucket beside the machines."""
+    """A private bucket in the machines' region."""
 
     def __init__(
         self, config: ClusterConfig, location: Location, opts: pulumi.ResourceOptions

@@ -65,10 +65,10 @@ class Cluster(Named):
 
         Args:
             name: the logical name, with which those of all its resources begin.
-            config: the requested cluster. What a program computes may be an Output in it:
-                computed.COMPUTED; the checks before the first resource need the rest.
+            config: the requested cluster. The settings in computed.COMPUTED may be Outputs; the
+                checks before the first resource need all others.
             opts: as in `parts.placed`, and a provider of Google Cloud.
-            existing: looks for what exists where the stack was, before it may move.
+            existing: finds what exists in the stack's previous place, before it may move.
 
         Raises:
             ConfigError: a value is refused, or a quota is too small; no resource exists.
@@ -103,7 +103,7 @@ class Cluster(Named):
         )
         self.cluster = name
         super().__init__(COMPONENT, name, {"name": config.name}, placed(opts, of_it))
-        # Its own provider waits for the place; for one that is given all others do.
+        # Our own provider waits for the place; if the program gives one, all other resources wait.
         waits = after(opts, *([here] if program_provider else []))
         self.inner = pulumi.ResourceOptions.merge(waits, pulumi.ResourceOptions(parent=self))
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
@@ -132,7 +132,7 @@ class Cluster(Named):
 
 def _provider(names: LogicalNames, config: ClusterConfig, after: pulumi.Resource) -> gcp.Provider:
     """The project also pays for requests: with a user's credentials some APIs, Cloud Quotas among
-    them, refuse requests that no project pays for."""
+    them, refuse requests for which no project pays."""
     return gcp.Provider(
         names.of("gcp"),
         project=config.project,

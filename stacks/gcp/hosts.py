@@ -20,9 +20,9 @@ from .image import Image
 from .labels import ID, labels, tag
 from .zone import Location
 
-# Changes of the first four would replace existing machines and their disks: the name (of the
-# cluster), the labels of the disk (a colleague's `up` has another owner), the size of the disk
-# (Compute's API can make it larger), the deadline (the API can change it while the machine is
+# Without this, changes of the first four would replace existing machines and their disks: the name
+# (of the cluster), the labels of the disk (a colleague's `up` has another owner), the size of the
+# disk (Compute's API can make it larger), the deadline (the API can change it while the machine is
 # stopped). A machine keeps the script of its timer, too, with the hours in it.
 FIXED = [
     "name",
@@ -100,7 +100,7 @@ def _machine(
 
 
 def _log_other_size(config: ClusterConfig, number: int, disk: Any, zone: str) -> None:
-    """Say of a machine that its disk is not of the config's size, and how it can be."""
+    """Log that a machine's disk does not have the config's size, and how to change it."""
     size = int(disk["initialize_params"].get("size") or config.disk_gb)
     if size == config.disk_gb:
         return
@@ -114,9 +114,9 @@ def _log_other_size(config: ClusterConfig, number: int, disk: Any, zone: str) ->
 
 
 def _fixed(config: ClusterConfig) -> list[str]:
-    """The properties that no `up` changes. Compute attaches the local SSDs of a machine type; for
-    the provider they are a change that replaces the machine. Without configured zones a machine
-    keeps its zone: a change in Compute's lists must not move it."""
+    """The properties that no `up` changes. Compute attaches the local SSDs of a machine type; the
+    provider would see them as a change that replaces the machine. Without configured zones a
+    machine keeps its zone: a change in Compute's lists must not move it."""
     fixed = list(FIXED)
     if has_local_ssds(config.machine_type):
         fixed.append("scratchDisks")
@@ -185,7 +185,7 @@ def _stop_action(
 
 
 def _account(email: pulumi.Input[str] | None) -> compute.InstanceServiceAccountArgs | None:
-    """With nothing to read or write a machine has no service account, not even the default."""
+    """A machine with nothing to read or write has no service account, not even the default one."""
     if email is None:
         return None
     return compute.InstanceServiceAccountArgs(email=email, scopes=[SCOPE])
@@ -198,7 +198,7 @@ def _shielded(image: Image) -> compute.InstanceShieldedInstanceConfigArgs:
 
 
 def _metadata(config: ClusterConfig, image: Image) -> dict[str, str]:
-    """The operator's key alone, guest attributes, in which a host publishes its host key, and the
+    """The operator's key only; guest attributes, in which a host publishes its host key; and the
     script of the timer. Google's guest agent, which all its images have, runs it at each boot."""
     keys = {"ssh-keys": f"{config.ssh_user}:{config.public_key}"}
     return {

@@ -61,7 +61,7 @@ def _account(
     own_id: pulumi.Output[str],
     opts: pulumi.ResourceOptions,
 ) -> serviceaccount.Account:
-    """One that exists is this stack's own, left by a killed `up`: it is taken over."""
+    """An existing account is this stack's own, left by a killed `up`: it is reused."""
     return serviceaccount.Account(
         named(opts, "hosts"),
         project=location.project,
@@ -75,8 +75,8 @@ def _account(
 def _own_bucket(
     bucket: storage.Bucket, member: pulumi.Output[str], opts: pulumi.ResourceOptions
 ) -> None:
-    """Read everywhere, write below runs/. Not elsewhere: later machines install the wheels that
-    are stored there, and train on the data below data/, which the operator uploads."""
+    """Read everywhere, write below runs/. No write elsewhere: later machines install the wheels
+    that are stored there, and train on the data below data/, which the operator uploads."""
     storage.BucketIAMMember(
         named(opts, "hosts-read"), bucket=bucket.name, role=READS, member=member, opts=opts
     )
@@ -113,7 +113,7 @@ def _data(
 
 
 def _title(prefix: BucketUri) -> str:
-    """Of its own for each prefix: the provider takes it for a part of the member's id."""
+    """A different title for each prefix: the provider uses it as a part of the member's id."""
     return f"data {hashlib.sha256(str(prefix).encode()).hexdigest()[:8]}"
 
 

@@ -38,8 +38,8 @@ class Image:
 def choose_image(config: ClusterConfig) -> Image:
     """The image of a config.
 
-    The path of a family, not of its newest image: Compute resolves it when it makes the disk,
-    and an `up` weeks later compares equal paths and changes nothing.
+    It has the path of a family, not of its newest image: Compute resolves it when it creates the
+    disk, and an `up` weeks later compares equal paths and changes nothing.
     """
     path = config.image
     if config.image in FAMILIES:
@@ -85,7 +85,7 @@ def check(
 
 
 def _others(project: str, family: str, google: Google | None) -> tuple[Part, ...]:
-    """The command for a family that Google has retired: it takes one that exists."""
+    """The command for a family that Google has retired: it sets one that exists."""
     ask = f"gcloud compute images list --project {project} --format 'value(family)'"
     try:
         query = {"fields": "items(family,deprecated),nextPageToken", "maxResults": "500"}
@@ -103,8 +103,8 @@ def _others(project: str, family: str, google: Google | None) -> tuple[Part, ...
 
 
 def alike(family: str, families: Iterable[str]) -> list[str]:
-    """Families that can replace a retired one: of the same publisher's kind, the newest first; of
-    images with CUDA those with CUDA 12, which all our GPUs have."""
+    """Families that can replace a retired one: of the same publisher's kind, the newest first; for
+    images with CUDA, only those with CUDA 12, which works with all our GPUs."""
     kind = family.partition("-")[0]
     pattern = r"common-cu(12\d)-ubuntu-(\d{4})-nvidia-(\d+)"
     if "-cu" not in family:

@@ -34,8 +34,8 @@ def description(config: ClusterConfig, own_id: str) -> str:
 def on_every_resource_without_labels(
     config: ClusterConfig, own_id: pulumi.Output[str]
 ) -> pulumi.ResourceTransform:
-    """A transform for a component: adds the description. Another one replaces a network, so each
-    resource that cannot change it in place ignores the change."""
+    """A transform for a component: adds the description. Another description would replace a
+    network, so each resource that cannot change it in place ignores the change."""
     text = own_id.apply(lambda cluster: description(config, cluster))
 
     def add(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:

@@ -65,7 +65,8 @@ def _alone(state: QuotaState, complete: bool) -> QuotaState:
 def _state(
     need: QuotaNeed, config: ClusterConfig, used: Usage | None, opts: pulumi.InvokeOptions
 ) -> QuotaState:
-    """Cloud Quotas has the value, for every GPU type; Compute has the use of most."""
+    """The value comes from Cloud Quotas, for every GPU type; the use comes from Compute, for
+    most."""
     measured = usage.state(need, config.count, used)
     limit = _read(need, config, opts)
     return QuotaState(measured.limit if limit is None else limit, measured.used)
@@ -91,9 +92,8 @@ def amount_in(rows: Sequence[Row], place: str) -> float | None:
 def request(
     needs: Sequence[QuotaNeed], config: ClusterConfig, own_id: str, google: Google | None
 ) -> None:
-    """Request the needed amounts, by a call of our own and not by a resource: Google has one
-    request for a quota and a place, of whoever makes it first, and cannot withdraw it. It is
-    never made smaller.
+    """Request the needed amounts, by a call and not as a resource: Google has one request per quota
+    and place, whoever makes it first, and it cannot be withdrawn. It is never made smaller.
 
     Raises:
         ConfigError: the stack has machines, which would be removed, or Google does not answer.
@@ -138,8 +138,8 @@ def _refuse_machines(machines: Sequence[str], config: ClusterConfig) -> None:
 
 
 def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:
-    """The quotas that are too small, with the amounts that they need beside what others use. One
-    whose value is unknown is not requested: that could decrease it. ConfigError if none is known.
+    """The quotas that are too small, with the amounts that this stack and all others need. A quota
+    of unknown value is not requested: that could decrease it. ConfigError if none is known.
     """
     small = tuple(
         replace(need, amount=need.amount + math.ceil(state.used or 0))

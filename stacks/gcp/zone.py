@@ -29,8 +29,8 @@ class Location:
 def choose_location(
     config: ClusterConfig, own_id: str, google: Google | None, opts: pulumi.InvokeOptions
 ) -> Location:
-    """The location of this cluster. Compute's lists count before our table, and before both the
-    zone of its machines that exist, unless the config names zones.
+    """The location of this cluster. The zone of its existing machines comes first, unless the
+    config names zones; then Compute's lists, then our table.
 
     Raises:
         ConfigError: no zone of the region is known to have the machines.
@@ -75,8 +75,8 @@ def first_zone(
     """The first configured zone, else the first of all, that has the machines.
 
     `existing` is every zone of the region, also one that is down: an `up` during an outage must
-    not move machines. `offering` is every zone of Google with the machines. None where Google did
-    not answer: then our table says which zones have them, and a configured zone is not checked.
+    not move machines. `offering` is every zone of Google with the machines. None if Google did not
+    answer: then our table decides which zones have them, and a configured zone is not checked.
     """
     assert config.region
     here = _offering_here(config, offering, existing)

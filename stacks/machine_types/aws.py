@@ -72,6 +72,6 @@ def quota_of(name: str, *, spot: bool) -> VcpuQuota:
 def quota_needs(
     machine: MachineType, count: int, region: str, *, spot: bool, disk_gb: int
 ) -> tuple[QuotaNeed, ...]:
-    """EC2 counts vCPUs, on demand and spot apart."""
+    """EC2 counts vCPUs, on-demand and spot ones separately."""
     quota = quota_of(machine.name, spot=spot)
     return (QuotaNeed("ec2", quota.code, quota.name, machine.vcpus * count, "vCPU", region),)

@@ -1,7 +1,8 @@
 """The machine types of Compute Engine, their GPUs, zones and quotas. Pure.
 
-Read in 2026; docs/config.md shows them. A new machine type is one row here, one in
-`railhead/money/prices/gcp.csv` and one there.
+Read in 2026; docs/config.md shows them. A new machine type with built-in GPUs is a row of
+railhead/documents/machine_types.py, one without GPUs a row here; each has its price in
+railhead/money/prices/gcp.csv.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _QUOTAS = {
     "nvidia-tesla-v100": "NVIDIA-V100-GPUS",
     L4: "NVIDIA-L4-GPUS",
     A100: "NVIDIA-A100-GPUS",
-    A100_80: "NVIDIA-A100-80GB-GPUS",  # counted apart
+    A100_80: "NVIDIA-A100-80GB-GPUS",  # a separate quota
 }
-# The quota of a family's vCPUs in a region. g2 is not listed: it is not known which one counts it.
+# The quota of a family's vCPUs in a region. g2 is missing: which quota counts it is unknown.
 _CPU_QUOTAS = {"n1": "CPUS", "e2": "CPUS", "n2": "N2-CPUS", "a2": "A2-CPUS"}
 
-# For each GPU type its regions, and the letters of the zones that have it. Compute's own list
-# counts before this one, which is for a preview without it.
+# For each GPU type its regions, and the letters of the zones that have it. Only for a preview
+# without Compute's own list, which takes precedence.
 ZONES = {
     "nvidia-tesla-t4": {
         "us-central1": "abcf", "us-east1": "cd", "us-east4": "abc", "us-west1": "ab",
@@ -100,8 +101,8 @@ def zones_with(gpu: str | None, region: str) -> tuple[str, ...]:
 def quota_needs(
     machine: MachineType, count: int, region: str, *, spot: bool, disk_gb: int
 ) -> tuple[QuotaNeed, ...]:
-    """What Compute counts: GPUs, on demand and spot apart, of all regions and of a type in a
-    region; vCPUs, which spot machines share with others; addresses in use; and disks."""
+    """What Compute counts: GPUs, on-demand and spot ones separately, of all regions and of a type
+    in a region; vCPUs, which spot machines share with others; addresses in use; and disks."""
     gpus, vcpus = machine.gpus * count, machine.vcpus * count
     needs = []
     if machine.gpu:

@@ -1,4 +1,4 @@
-"""What is known of a machine type. Each cloud's folder has its own table."""
+"""What is known about a machine type. Each cloud's folder has its own table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NVSWITCH = {
 class MachineType:
     """One machine type: `vcpus`, and `gpus` GPUs of the type `gpu`; None and 0 without GPUs.
 
-    `substitute` is the type to use instead where the cloud has retired this one.
+    `substitute` is the type to use instead if the cloud has retired this one.
     """
 
     name: str

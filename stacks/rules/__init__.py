@@ -1,2 +1,2 @@
-"""What the values of config keys may be, and which contradict each other: for all clouds, and for
-each. Pure."""
+"""Which values config keys may have, and which of them contradict each other, for all clouds and
+for each. Pure."""

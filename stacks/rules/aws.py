@@ -30,7 +30,7 @@ def _machine_type(values: Values) -> Iterator[ConfigError]:
 
 
 def _region(values: Values) -> Iterator[ConfigError]:
-    """The form alone. Whether there is such a region is looked up later."""
+    """Checks only the form. Whether there is such a region is looked up later."""
     region = values["region"]
     if not _REGION.fullmatch(region):
         yield ConfigError(f"region: {region!r} is not a region of aws, as in us-east-1")
@@ -46,7 +46,7 @@ def _network(values: Values) -> Iterator[ConfigError]:
 
 
 def _ipv4(values: Values) -> Iterator[ConfigError]:
-    """Nobody could connect: hosts have only IPv4 addresses."""
+    """Without an IPv4 network nobody could connect: hosts have only IPv4 addresses."""
     cidrs = values["ssh_cidrs"]
     if not any(ipaddress.ip_network(cidr).version == 4 for cidr in cidrs):
         why = "hosts on AWS have IPv4 addresses only; add your IPv4 address"
@@ -54,7 +54,7 @@ def _ipv4(values: Values) -> Iterator[ConfigError]:
 
 
 def _too_many(values: Values) -> Iterator[ConfigError]:
-    """EC2 takes 60 rules per security group, separately for IPv4 and IPv6; one is for the hosts."""
+    """EC2 allows 60 rules per security group, separately for IPv4 and IPv6; the hosts need one."""
     versions = [ipaddress.ip_network(cidr).version for cidr in values["ssh_cidrs"]]
     for version in (4, 6):
         if versions.count(version) > MOST_CIDRS:
@@ -127,17 +127,17 @@ RULES = (
 
 
 def defaults(values: Values) -> dict[str, object]:
-    """`image` and `placement`: on-demand machines of one cluster are placed close together, also
-    a single one, to which others may come. `idle_minutes`: a spot machine that powers itself off
-    is terminated, with results that are nowhere else."""
+    """`image` and `placement`: on-demand machines of one cluster are placed close together, also a
+    single one, because others may be added. `idle_minutes`: a spot machine that powers itself off
+    is terminated, together with results that have no other copy."""
     idle = 0 if values["spot"] and not values["bucket"] else IDLE_MINUTES
     placement = not values["spot"]
     return {"image": default_image(values), "placement": placement, "idle_minutes": idle}
 
 
 def default_image(values: Values) -> str:
-    """The deep learning image; Ubuntu's without GPUs, and for V100, which the driver of the deep
-    learning image no longer supports."""
+    """The deep learning image; Ubuntu's for machines without GPUs, and for V100, which the deep
+    learning image's driver no longer supports."""
     machine = _machine(values)
     return UBUNTU if machine and machine.gpu in (None, V100) else IMAGES[0]
 

@@ -48,7 +48,7 @@ def _gpu_type(values: Values) -> Iterator[ConfigError]:
 
 
 def _region(values: Values) -> Iterator[ConfigError]:
-    """The form alone. Whether there is such a region is looked up later."""
+    """Checks only the form. Whether there is such a region is looked up later."""
     region = values["region"]
     if not _REGION.fullmatch(region):
         yield ConfigError(f"region: {region!r} is not a region of gcp, as in us-central1")
@@ -74,7 +74,7 @@ def _image(values: Values) -> Iterator[ConfigError]:
 
 
 def _gpus(values: Values) -> Iterator[ConfigError]:
-    """GPUs go with n1 machines, and their number with the number of vCPUs."""
+    """Only n1 machines have attached GPUs, and the number of vCPUs limits their number."""
     gpu, count, machine = values["gpu_type"], values["gpu_count"], values["machine_type"]
     if machine not in N1:
         has = "no GPUs" if machine in WITHOUT_GPUS else "its own"
@@ -137,7 +137,7 @@ def defaults(values: Values) -> dict[str, object]:
 
 
 def default_image(values: Values) -> str:
-    """The deep learning image; Ubuntu's without GPUs, and for V100, which the driver of the deep
-    learning image no longer supports."""
+    """The deep learning image; Ubuntu's for machines without GPUs, and for V100, which the deep
+    learning image's driver no longer supports."""
     plain = values["machine_type"] in WITHOUT_GPUS or values["gpu_type"] == "nvidia-tesla-v100"
     return UBUNTU if plain else IMAGES[0]

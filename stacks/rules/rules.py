@@ -1,8 +1,8 @@
 """Rules for config values that are each valid but contradict each other. Pure.
 
 These hold for every cloud; a cloud's own rules are in aws.py and gcp.py. A rule takes
-the values of a config and yields an error per contradiction. It reads only values that it
-needs: where one of them is wrong by itself, the rule is left out.
+the values of a config and yields an error per contradiction. It reads only values that it needs: if
+one of them is wrong by itself, the rule is skipped.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Unread(Exception):
 
 
 def contradictions(rules: Iterable[Rule], values: Valid) -> list[ConfigError]:
-    """What the rules say of the values; without those that need a wrong value."""
+    """The contradictions that the rules find; rules that need a wrong value are skipped."""
     errors = []
     for each in rules:
         try:
@@ -129,7 +129,7 @@ def name_of_no_bucket(values: Values) -> Iterator[ConfigError]:
 
 
 def google_in_the_bucket(values: Values) -> Iterator[ConfigError]:
-    """A cluster whose name is a part of its bucket's, where Google refuses it."""
+    """A cluster's name that Google would refuse as a part of its bucket's name."""
     word = refused_word(values["name"])
     if word and values["bucket"] and not values["bucket_name"]:
         yield ConfigError(
@@ -144,7 +144,7 @@ def google_in_the_bucket(values: Values) -> Iterator[ConfigError]:
 def unsupported_image(
     values: Values, names: tuple[str, ...], *, id_prefix: str, v100: bool
 ) -> Iterator[ConfigError]:
-    """An image that is none of `names` and no id of the cloud, or has no driver for V100.
+    """An image that is not one of `names` or an id of the cloud, or has no driver for V100.
 
     The drivers of the clouds' deep learning images (`dl...`) no longer support V100.
     """
@@ -160,7 +160,7 @@ def unsupported_image(
 
 
 def data_elsewhere(values: Values, scheme: str) -> Iterator[ConfigError]:
-    """Data in the buckets of another cloud, where the rights of these hosts do not count."""
+    """Data in the buckets of another cloud, where these hosts have no rights."""
     for prefix in values["data_buckets"] or ():
         if prefix.scheme != scheme:
             yield ConfigError(

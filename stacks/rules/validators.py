@@ -1,4 +1,4 @@
-"""The readers of config values that are more than a rule. Pure, except that one reads a public
+"""The readers of config values that need more than a Rule. Pure, except that one reads a public
 key's file.
 
 Each reader takes a key's name and its text and returns the value, or raises ConfigError with
@@ -147,10 +147,11 @@ def _network(key: str, text: str) -> str:
 
 
 def small_text(path: Path) -> str:
-    """The text of a regular file, of which a key fills a small part: a device may have no end.
+    """The text of a regular file, of which a key fills only a small part; a device could be
+    endless.
 
     Raises:
-        OSError, ValueError: it is no such file.
+        OSError, ValueError: it is not such a file.
     """
     if not path.is_file():
         raise FileNotFoundError("there is no such file")

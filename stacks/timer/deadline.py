@@ -1,7 +1,7 @@
 """The first deadline of a cloud machine: a systemd timer on it, from its user data. Pure.
 
-It depends on nothing else: no second resource of the cloud, no connection, no `fab`. So it works
-also on a machine whose `pulumi up` broke off. User data installs deadline.sh and, beside it,
+It depends on nothing else: no second resource of the cloud, no connection, no `fab`. So it also
+works on a machine whose `pulumi up` broke off. User data installs deadline.sh and, beside it,
 idle.py.
 """
 

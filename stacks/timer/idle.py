@@ -5,8 +5,8 @@ machine beside deadline.sh, whose timer runs it twice a minute:
 
 A machine is in use while a program of Railhead runs there (a run, an endpoint, a notebook, an
 upload), somebody is logged in, packages are installed, or its CPUs or GPUs work. What cannot be
-read counts as use, and so does the time before the first look and between two looks that are far
-apart. The standard library of Python 3.9 alone.
+read counts as use, as does the time before the first check and between two checks that are far
+apart. Standard library of Python 3.9 only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LOAD = 0.05  # of all CPUs, or of one GPU
-GAP = 120.0  # seconds between two looks; after more, nobody knows what was between them
+GAP = 120.0  # seconds between two checks; if more, what happened between them is unknown
 MEMORY = Path("/run/railhead-idle.json")  # lost at a reboot
 ANSWER = 20.0  # seconds for nvidia-smi, which never answers where the driver hangs
 SMI = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
@@ -42,9 +42,9 @@ MARK = b"RAILHEAD_RUN="  # in the environment of all processes of a run
 
 @dataclass(frozen=True)
 class Facts:
-    """One look. `up`: seconds since the boot, by a clock that nobody sets; `uses`: who uses the
-    machine; `cpu`: the load since the look before; `gpu`: the highest load of a GPU, None where
-    it cannot be read."""
+    """The result of one check. `up`: seconds since the boot, by a clock that nobody sets; `uses`:
+    who uses the machine; `cpu`: the load since the previous check; `gpu`: the highest load of a
+    GPU, None where it cannot be read."""
 
     up: float
     uses: tuple[str, ...] = ()
@@ -54,8 +54,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is kept between two looks: since when nobody uses the machine, when it was looked at,
-    and the ticks of its CPUs until then."""
+    """What is kept between two checks: since when nobody uses the machine, when it was checked, and
+    the ticks of its CPUs until then."""
 
     since: float
     looked: float
@@ -74,7 +74,7 @@ def decide(facts: Facts, before: Seen | None, minutes: float) -> tuple[Seen, boo
 
 
 def main(minutes: float) -> None:
-    """Look, decide, remember."""
+    """Check, decide, and store the check."""
     before, (busy, total) = remembered(), ticks()
     cpu = (busy - before.busy) / max(1, total - before.total) if before else 0.0
     up = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -88,7 +88,7 @@ def main(minutes: float) -> None:
 
 
 def remembered() -> Seen | None:
-    """What the look before has kept; None where there was none."""
+    """What the previous check has stored; None if there was none."""
     try:
         kept = json.loads(MEMORY.read_text())
         times = float(kept["since"]), float(kept["looked"])
@@ -128,8 +128,8 @@ def own_processes() -> set[int]:
 
 
 def gpu_load() -> float | None:
-    """The highest load of a GPU; 0 without a driver, None where it does not answer or does not
-    say it, as of a GPU that is divided."""
+    """The highest load of a GPU; 0 without a driver, None if it does not answer or does not report
+    it, as for a partitioned GPU."""
     try:
         done = subprocess.run(SMI, capture_output=True, text=True, timeout=ANSWER)
     except FileNotFoundError:

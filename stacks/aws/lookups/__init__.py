@@ -1,1 +1,1 @@
-"""What is looked up in AWS before anything is created. Nothing is changed by it."""
+"""What is looked up in AWS before anything is created. These calls change nothing."""

@@ -1,4 +1,5 @@
-"""The machines of the region: those of this stack, all that run, and those that are in no state."""
+"""The machines of the region: those of this stack, all that run, and those that are not in Pulumi's
+state."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def _instances(
 
 
 def check_names(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> None:
-    """Refuse a new cluster whose name machines of another stack have.
+    """Refuse a new cluster if machines of another stack have its name.
 
     Raises:
         ConfigError: there are such machines.
@@ -83,7 +84,7 @@ def _describe(instance: str, opts: pulumi.InvokeOptions) -> names.Machine:
 
 
 def is_complete(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> bool:
-    """Whether all machines of this stack exist, in any state: then an `up` makes none."""
+    """Whether all machines of this stack exist, in any state: then an `up` creates none."""
     try:
         machines = existing_machines(own_id, opts, instance_type=[config.machine_type])
     except ConfigError:
@@ -92,8 +93,8 @@ def is_complete(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) 
 
 
 def is_other_family(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> bool:
-    """Whether machines of this stack are of another family than the configured type, such as g5 and
-    not g4dn; also where AWS does not list them."""
+    """Whether machines of this stack belong to another family than the configured type, such as g5
+    instead of g4dn; also true if AWS does not list them."""
     family = f"{config.machine_type.partition('.')[0]}.*"
     try:
         machines = existing_machines(own_id, opts)
@@ -104,7 +105,7 @@ def is_other_family(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptio
 
 
 def running_machines(opts: pulumi.InvokeOptions, **filters: list[str]) -> tuple[str, ...]:
-    """The ids of all machines of the region that run, of whoever they are."""
+    """The ids of all running machines of the region, whoever owns them."""
     return _instances(None, ("pending", "running"), opts, filters)
 
 
@@ -141,6 +142,6 @@ def name_others(
             return []
         return cluster_id.warn_of_others(listed["ids"], values[1:])
 
-    # After the machines: one that is replaced is gone then.
+    # After the machines: then a replaced one is gone.
     every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
-    return every.apply(warn)  # it accepts a coroutine, as any awaitable
+    return every.apply(warn)  # it accepts a coroutine, like any awaitable

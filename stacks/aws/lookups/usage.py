@@ -1,4 +1,4 @@
-"""How many vCPUs of a quota run now in the machines of others. AWS's quotas do not say it."""
+"""How many vCPUs of a quota other users' machines use now. AWS's quotas do not report that."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST = 60  # machines that are looked up one by one; with more of them the use i
 
 
 def vcpus_of_others(own_id: str, quota: VcpuQuota, opts: pulumi.InvokeOptions) -> float | None:
-    """The vCPUs of all machines that the quota counts and this stack did not make; None: unknown.
+    """The vCPUs of all machines that the quota counts and this stack did not create; None: unknown.
 
-    A quota counts on-demand and spot machines apart.
+    On-demand and spot machines have separate quotas.
     """
     types = [f"{start}*" for start in quota.types]
     try:
@@ -30,8 +30,8 @@ def vcpus_of_others(own_id: str, quota: VcpuQuota, opts: pulumi.InvokeOptions) -
 
 
 def _vcpus(machines: set[str], quota: VcpuQuota, opts: pulumi.InvokeOptions) -> float | None:
-    """Of types in our table by one lookup for each size; of others one by one, which needs
-    more permissions."""
+    """For types in our table one lookup per size; other machines one by one, which needs more
+    permissions."""
     total = 0
     for size, names in _names_by_size(quota).items():
         if machines:

@@ -1,1 +1,2 @@
-"""What is read from Google's REST APIs before anything is created. Nothing is changed by it."""
+"""What is read from Google's REST APIs before anything is created. These requests change
+nothing."""

@@ -1,4 +1,4 @@
-"""The APIs that must be enabled in the project: one that is not breaks an `up` in the middle."""
+"""The APIs that must be enabled in the project: a disabled one breaks an `up` in the middle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def needed(config: ClusterConfig) -> tuple[str, ...]:
 
 
 def check(config: ClusterConfig, google: Google | None) -> None:
-    """Look up which APIs are enabled. Where Google does not list them, that is logged.
+    """Look up which APIs are enabled. If Google does not list them, that is logged.
 
     Raises:
         ConfigError: one is not; the message has the command that enables them.

@@ -1,4 +1,5 @@
-"""The machines of this cluster that Compute has: their zone, and those that are in no state."""
+"""The machines of this cluster that Compute has: their zone, and those that are not in Pulumi's
+state."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Listed = Mapping[str, Any]  # a machine, as Compute lists it
 
 
 def check_names(config: ClusterConfig, own_id: str, google: Google | None) -> None:
-    """Refuse names that machines of another stack have: Google has each once in a project.
+    """Refuse names that machines of another stack have: Google allows each once in a project.
 
     Raises:
         ConfigError: there are such machines.
@@ -93,7 +94,7 @@ def name_others(
         return cluster_id.warn_of_others(ids, values[1:])
 
     every: pulumi.Output[list[str]] = pulumi.Output.all(own_id, *made)
-    return every.apply(warn)  # it accepts a coroutine, as any awaitable
+    return every.apply(warn)  # it accepts a coroutine, like any awaitable
 
 
 def machine_names(google: Google, own_id: str) -> list[str]:

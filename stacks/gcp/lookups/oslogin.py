@@ -1,4 +1,4 @@
-"""OS Login: whether whoever runs the command can enter the machines that it makes."""
+"""OS Login: whether the user of the command can log in to the machines that it creates."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def send(
     need: QuotaNeed, there: Preference | None, justification: str, email: str, google: Google
 ) -> None:
     """Request the amount: by the request that exists, or by a new one. The provider's own resource
-    creates one again after each create (terraform-provider-google#22342), and its changes are
+    creates another one after each create (terraform-provider-google#22342), and its changes are
     refused (#21935).
 
     Raises:

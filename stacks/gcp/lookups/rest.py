@@ -1,7 +1,7 @@
 """Requests to Google's REST APIs that Pulumi's provider does not have, with the provider's token.
 
-They read only, except the request for a quota. One that fails to read is not an error of the
-stack: what it would have returned is unknown, and the caller logs that.
+All of them only read, except the request for a quota. A failed read is not an error of the stack:
+its result counts as unknown, and the caller logs that.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def address(api: str) -> str:
 
 
 def connect(project: str, opts: pulumi.InvokeOptions) -> Google | None:
-    """Google, by the token that the provider has; None where it has none."""
+    """Google, with the provider's token; None if it has none."""
     try:
         token = organizations.get_client_config(opts=opts).access_token
     except Exception as failure:  # the type that a failed invoke raises
