@@ -15,6 +15,9 @@ from railhead.documents.lazy import dataclass
 from ..console.text import lines
 from ..inventory.clouds import CLOUDS
 
+# What a system trusts: of Debian and Ubuntu, of Red Hat and Amazon Linux.
+TRUSTED = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+
 
 @dataclass(frozen=True)
 class SystemFacts:
@@ -36,6 +39,7 @@ class SystemFacts:
     secure_boot: bool | None
     disks: Mapping[str, int]
     home_on: str
+    trusts: bool
 
     @property
     def flavour(self) -> str:
@@ -138,4 +142,8 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "secure_boot": (_SECURE_BOOT, _secure_boot),
     "disks": (DISKS, _disks),
     "home_on": (DISKS, lambda out: "".join(last(out).split(None, 5)[5:]).strip()),
+    "trusts": (
+        f"for f in {' '.join(TRUSTED)}; do [ -s $f ] && echo yes; done",
+        lambda out: "yes" in out,
+    ),
 }

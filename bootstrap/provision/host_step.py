@@ -68,7 +68,8 @@ class HostStep:
     def variables(self) -> dict[str, str]:
         """Variables of all commands. Local hosts share the cache of this computer."""
         caches = {} if self.cluster.inventory.kind.this_machine else CACHES
-        return {**caches, **KERAS, **self.cluster.internet.variables()}
+        trust = uv.SYSTEM_TRUST if self.facts.system.trusts else {}
+        return {**caches, **KERAS, **trust, **self.cluster.internet.variables()}
 
     def reporter(self, step: str) -> Reporter:
         """A reporter that shows the progress of a step on the board."""

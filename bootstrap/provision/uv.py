@@ -14,6 +14,7 @@ from uv import find_uv_bin
 
 from ..console import log
 from ..errors import RailheadError
+from ..facts.system import TRUSTED
 from ..host.base import locks
 from ..inventory import caches
 from ..inventory.files import atomic_folder
@@ -23,6 +24,9 @@ from ..ssh.bundle import Bundle, pack_folder
 FOLDER = f"~/.railhead/uv/{uv_digest()}"  # on a host
 PROGRAM = f"{FOLDER}/uv"
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
+# uv trusts the certificates that it ships. A company's authority is among those of the system,
+# which curl, apt and Debian's pip trust. Where the system has none, uv ends with an error.
+SYSTEM_TRUST = {"UV_SYSTEM_CERTS": "1"}
 # The variables of this computer that uv gets here: no secrets, because a requirements file could
 # use them.
 KEPT: tuple[str, ...] = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "NETRC")
@@ -80,7 +84,8 @@ def variables() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.upper() in KEPT or name.startswith(("UV_", "PIP_", "XDG_"))
     }
-    return {**kept, **ENVIRONMENT, "UV_NO_CONFIG": "0"}  # `pip` passes its own config file
+    trust = SYSTEM_TRUST if any(map(os.path.exists, TRUSTED)) else {}
+    return {**trust, **kept, **ENVIRONMENT, "UV_NO_CONFIG": "0"}  # `pip` passes its own config file
 
 
 def uv_for_hosts() -> Bundle:

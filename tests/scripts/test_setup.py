@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
+from bootstrap.facts.system import TRUSTED
+
 TOOLS = ["sh", "sed", "awk", "cksum", "tr", "cat", "dirname", "ls", "sort", "rm", "tail"]
 PARTS = ["ssh", "ssh-keygen", "sshd", "mpirun", "g++"]
 
@@ -357,6 +359,16 @@ def test_uv_uses_the_settings_of_pip(whole: Machine) -> None:
     whole.variables |= {"PIP_INDEX_URL": "file:///index", "PIP_CERT": "/ca.crt"}
     assert whole.setup().returncode == 0
     assert "file:///index /ca.crt" in whole.requests()
+
+
+@pytest.mark.parametrize("given, seen", [("", "1"), ("0", "0")])
+def test_uv_trusts_what_the_system_trusts(whole: Machine, given: str, seen: str) -> None:
+    """Where the system has certificates; SSL_CERT_FILE replaces them."""
+    store = any(Path(file).exists() for file in TRUSTED)
+    whole.place(whole.folder / "uv", 'echo "certs=$UV_SYSTEM_CERTS" >>"$LOG"')
+    whole.variables |= {"UV_SYSTEM_CERTS": given} if given else {}
+    assert whole.setup().returncode == 0
+    assert whole.requests()[-1] == f"certs={seen if store or given else ''}"
 
 
 def test_an_interpreter_is_never_downloaded(whole: Machine) -> None:

@@ -11,9 +11,10 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,10 +22,14 @@ from bootstrap.console import redact
 from bootstrap.errors import UsageError
 from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import HostFacts
+from bootstrap.facts.system import TRUSTED
+from bootstrap.inventory.hosts import Host
 from bootstrap.plan.downloads import cut_off
 from bootstrap.plan.internet import CA, Internet
+from bootstrap.provision import uv
+from bootstrap.provision.host_step import HostStep
 from bootstrap.provision.survey import behind_proxy
-from bootstrap.provision.uv import local_uv
+from bootstrap.provision.uv import SYSTEM_TRUST, local_uv
 from bootstrap.workflows.plan import ready_options
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions
@@ -198,14 +203,24 @@ def proxy() -> Iterator[str]:
     server.shutdown()
 
 
-def look_up(folder: Path, url: str, variables: dict[str, str]) -> int:
-    """Let uv look up the package; how often the index has answered."""
+# The system trusts what is in $1 alone, for the rest of the command.
+TRUSTING = f"""mount -t tmpfs none /etc/ssl/certs; cp "$1" {TRUSTED[0]}; shift; exec "$@" """
+
+
+def look_up(
+    folder: Path, url: str, variables: Mapping[str, str], trusted: Path | None = None
+) -> int:
+    """Let uv look up the package; how often the index has answered. `trusted`: all certificates
+    that the system has."""
     before = Index.answers
     (folder / "request.txt").write_text("ours\n")
     argv = [local_uv(), "pip", "compile", "--no-header", "--no-config", "--no-cache", "--no-deps"]
     argv += ["--python", sys.executable, "--default-index", url, "request.txt"]
     home = {"HOME": str(folder), "PATH": os.environ["PATH"], "UV_HTTP_RETRIES": "0"}
     ca = {k: str(folder / "ca.pem") if v == CA else v for k, v in variables.items()}
+    if trusted:
+        apart = ["unshare", "--mount", "--map-root-user", "sh", "-ec", TRUSTING, "sh"]
+        argv = [*apart, str(trusted), *argv]
     subprocess.run(argv, cwd=folder, env=home | ca, capture_output=True)
     return Index.answers - before
 
@@ -223,3 +238,36 @@ def test_uv_uses_the_proxy_and_trusts_the_authority(
     assert not look_up(
         authority, index, internet("http://" + proxy, str(authority / "ca.pem")).variables()
     )
+
+
+def test_uv_trusts_the_authority_that_the_system_trusts(authority: Path, index: str) -> None:
+    assert look_up(authority, index, SYSTEM_TRUST, authority / "ca.pem")
+    assert not look_up(authority, index, {}, authority / "ca.pem")
+    assert not look_up(authority, index, SYSTEM_TRUST)
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+def test_uv_on_a_host_trusts_the_system_where_it_has_certificates(
+    debian: HostFacts, trusts: bool
+) -> None:
+    """Without any, uv would end with an error."""
+    facts = {"a": replace(debian, system=replace(debian.system, trusts=trusts))}
+    facts["b"] = replace(debian, system=replace(debian.system, trusts=not trusts))
+    cluster = Mock(facts=facts, internet=Internet())
+    session = Mock(host=Host("a", "192.0.2.2"))
+    variables = HostStep(session, cluster, Mock()).variables
+    assert ("UV_SYSTEM_CERTS" in variables) == trusts
+
+
+@pytest.mark.parametrize("given", [None, "0"])
+def test_uv_here_trusts_the_system_unless_somebody_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None
+) -> None:
+    store = tmp_path / "store"
+    monkeypatch.setattr(uv, "TRUSTED", ("/nowhere", str(store)))
+    monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
+    if given:
+        monkeypatch.setenv("UV_SYSTEM_CERTS", given)
+    assert uv.variables().get("UV_SYSTEM_CERTS") == given
+    store.touch()
+    assert uv.variables()["UV_SYSTEM_CERTS"] == (given or "1")
