@@ -14,6 +14,7 @@ from railhead.documents.runs.result import Result
 from ..clouds.bucket import bucket_of
 from ..console.live import board_of
 from ..console.output import confirm, note_output, print_lines, print_result
+from ..console.text import count
 from ..errors import (
     Command,
     Hint,
@@ -40,7 +41,7 @@ from ..runs.run import Run, find_run, known_run, read_state, state_of
 from ..ssh import connect
 from ..ssh.session import ConnectionLost
 
-SHOWN_FILES = 20
+SHOWN_ENTRIES = 20
 NAMED_RUNS = 3
 CANCEL_SECONDS = 600.0  # on each host
 LOOK_SECONDS = 180.0  # on each host, for its list of runs
@@ -329,7 +330,15 @@ def _print_results(folder: Path) -> None:
 
 
 def listing(folder: Path) -> list[str]:
-    """The files of a results folder, relative to it: the first `SHOWN_FILES`."""
-    files = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
-    hidden = len(files) - SHOWN_FILES
-    return files[:SHOWN_FILES] + ([f"... and {hidden} more"] if hidden > 0 else [])
+    """What is in a results folder: its files, and its folders with the number of their files; the
+    first `SHOWN_ENTRIES`."""
+    entries = sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name))
+    lines = [_entry(path) for path in entries[:SHOWN_ENTRIES]]
+    hidden = len(entries) - len(lines)
+    return lines + ([f"... and {hidden} more"] if hidden else [])
+
+
+def _entry(path: Path) -> str:
+    if not path.is_dir():
+        return path.name
+    return f"{path.name}/  {count(sum(inner.is_file() for inner in path.rglob('*')), 'file')}"
