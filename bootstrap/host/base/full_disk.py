@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 # For result.json, the manifest and state.json: bytes, and inodes.
@@ -32,7 +31,4 @@ def free_reserve(folder: str) -> None:
     """Free what the run in this folder has reserved."""
     import shutil  # loaded at the end of a run: every agent loads this module
 
-    place = os.path.join(folder, "reserve")
-    shutil.rmtree(place, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        os.remove(place)  # that of a supervisor of 0.1.0 is a file
+    shutil.rmtree(os.path.join(folder, "reserve"), ignore_errors=True)
