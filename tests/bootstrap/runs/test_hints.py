@@ -99,6 +99,13 @@ def test_each_cause_leads_to_its_next_step(cause: Cause, step: str) -> None:
     assert str(next_step(RUN, failed("KeyError", cause=cause))).startswith(step)
 
 
+@pytest.mark.parametrize("cause", ["an Xid", "memory"])
+def test_the_remedy_of_a_cause_comes_before_what_the_lines_of_the_rank_suggest(cause: str) -> None:
+    seen, step = STEPS[cause]
+    result = failed("open('/opt/ml/model/x')", cause=seen)
+    assert str(next_step(RUN, result)).startswith(step)
+
+
 def test_a_result_of_an_earlier_version_gets_its_cause_from_its_lines() -> None:
     cause = cause_of(failed("OSError: [Errno 28] No space left on device\x1b[2J"))
     assert str(cause) == "disk: OSError: [Errno 28] No space left on device"

@@ -144,12 +144,17 @@ def test_a_revoked_key_is_refused(
     assert fingerprint(machine.folder / "host_key.pub") in output and "next" not in output
 
 
+@pytest.mark.parametrize("revoked", ["in the same file", "in a file that pins none"])
 def test_a_key_beside_a_revoked_one_is_accepted(
-    operator: Operator, cluster: Cluster, tmp_path: Path
+    operator: Operator, cluster: Cluster, tmp_path: Path, revoked: str
 ) -> None:
     machine = cluster.machines[0]
     old = line(machine, make_key(tmp_path / "old"))
-    operator.write_known([old, f"@revoked {old}", line(machine)])
+    known = operator.write_known([old, f"@revoked {old}", line(machine)])
+    if revoked == "in a file that pins none":
+        known.write_text(line(machine))
+        (operator.home / ".railhead").mkdir()
+        (operator.home / ".railhead/known_hosts").write_text(f"@revoked {old}")
     with reach.sessions(named(cluster.host(0))) as opened:
         assert opened["h1"].sh("echo in").strip() == "in"
 

@@ -31,11 +31,12 @@ from bootstrap.runs import results
 from bootstrap.runs.run import Run
 from bootstrap.ssh import connect
 from bootstrap.ssh.bundle import pack_folder
-from bootstrap.ssh.session import LOGIN, ConnectionLost, Session
+from bootstrap.ssh.session import LOGIN, OPEN, ConnectionLost, Session
 from bootstrap.untrusted.unpack import Hostile
 from railhead.documents.agent.commands import CommandResult, Line, Start
 from railhead.documents.agent.commands import Run as RunCommand
 from railhead.documents.agent.files import Placed, Read, TextFile, Write
+from railhead.documents.agent.request import COMMAND
 
 
 @pytest.fixture
@@ -485,6 +486,18 @@ def test_an_agent_that_reports_nothing_for_too_long_is_lost(session: Session, th
     session.start_agent("python3")
     with pytest.raises(ConnectionLost, match=f"{session.host} has been silent for 1 s"):
         session.run(["sleep", "600"], silence=1, cwd=str(there))
+
+
+@pytest.mark.parametrize(
+    ("timeout", "silence"),
+    [(None, COMMAND.silence), (5.0, COMMAND.silence), (7200.0, 7200.0 + OPEN.silence)],
+)
+def test_a_command_may_be_silent_until_the_host_ends_it(
+    session: Session, timeout: float | None, silence: float
+) -> None:
+    session.start_agent("python3")
+    session.run(["true"], timeout=timeout)
+    assert session._channel._bounds.silence == silence
 
 
 def test_querying_on_a_broken_connection_is_reported(session: Session, there: Path) -> None:

@@ -168,6 +168,10 @@ PROJECTS = {
         {"train.py": "import net\nfrom keras import ops", "net.py": "model.save('x')"},
         "train.py:2",
     ),
+    "a model somewhere, whose file the script names": (
+        {"train.py": "import net\nname = 'best.keras'", "net.py": "model.save(path)"},
+        "",
+    ),
     "a module below a condition counts less": (
         {
             "train.py": "if old:\n    import net\nfrom keras import ops",

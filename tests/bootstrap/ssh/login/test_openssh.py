@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,10 @@ from bootstrap.lifecycle import reach
 from bootstrap.ssh import connect
 from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.connect import start_agent
+from bootstrap.ssh.host_keys import Pins
 from bootstrap.ssh.login import openssh
+from bootstrap.ssh.login.hop import Hop
+from bootstrap.ssh.login.ssh_config import HostConfig
 
 
 @pytest.fixture
@@ -145,3 +149,16 @@ def test_without_a_terminal_what_is_wanted_is_named(guarded: Sshd) -> None:
     sessions = connect.open_sessions(named(Host("a", "127.0.0.1", user="me", port=guarded.port)))
     assert not sessions and "keyboard-interactive" in sessions.reasons["a"]
     assert not guarded.logins
+
+
+@pytest.mark.parametrize("home", [pwd.getpwuid(os.getuid()).pw_dir, "/another/home"])
+def test_a_cluster_of_ours_types_its_own_key_alone(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in the account's home, where ssh itself finds the keys of the user."""
+    monkeypatch.setenv("HOME", home)
+    ours, key = HostConfig("h1", {}), str(tmp_path / "key")
+    options = openssh.login_options([Hop(ours, Pins(()), key)], tmp_path)
+    settings = {"IdentitiesOnly=yes", "IdentityAgent=none", f'IdentityFile="{key}"'}
+    assert settings <= {*options}
+    assert not settings & {*openssh.login_options([Hop(ours, Pins(()))], tmp_path)}
