@@ -16,7 +16,13 @@ import pytest
 from bootstrap.host.agent import commands, data
 from bootstrap.untrusted import decode
 from railhead.documents.agent.commands import CommandResult, Grown, Run
-from railhead.documents.agent.data import NeededParts, Received, ReceiveData
+from railhead.documents.agent.data import (
+    DataFolder,
+    DataState,
+    NeededParts,
+    Received,
+    ReceiveData,
+)
 
 FILES = {f"sub/{n}": bytes([n]) * n for n in range(1, 6)}
 MANIFEST = tuple(
@@ -45,6 +51,19 @@ def test_files_are_requested_in_parts_whose_answers_are_within_the_bound(
     requests = [events.get_nowait().need for _ in range(events.qsize())]
     assert requests == [((0, 0), (1, 0)), ((2, 0), (3, 0)), ((4, 0),)]
     assert {n: (tmp_path / "d" / n).read_bytes() for n in FILES} == FILES
+
+
+def test_what_has_arrived_of_data_needs_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a home whose name is the pattern of another one."""
+    for home, size in (("h[1]", 3), ("h1", 50)):
+        (tmp_path / home / "data/d.part").mkdir(parents=True)
+        for name in ("d.part/a", "d.incoming-0", "d.incoming-1", "e.incoming-0"):
+            (tmp_path / home / "data" / name).write_bytes(b"x" * size)
+    monkeypatch.setenv("HOME", str(tmp_path / "h[1]"))
+    state = data.data_state(DataState(("~/data/d",)))
+    assert state.folders == {"~/data/d": DataFolder(complete=False, there=9)}
 
 
 def test_data_has_exactly_the_files_of_its_list(
