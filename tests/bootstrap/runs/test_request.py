@@ -83,6 +83,7 @@ def test_a_copy_that_cannot_check_its_settings_is_refused(
         ({"settings": ("epohcs=3",)}, "epohcs.*epochs"),
         ({"settings": ("epochs=0",)}, "epochs"),
         ({"settings": ("optimizer=lion",)}, "lion.*adam, adamw, sgd"),
+        ({"settings": ("optimizer=",)}, "''.*adam, adamw, sgd"),
         ({"settings": ("epochs",)}, "epochs"),
         ({"launcher": "mpi"}, "launcher 'mpi': one of horovod, tensorflow"),
         ({"strategy": "miror"}, "strategy 'miror': one of .* Did you mean mirrored"),
