@@ -316,6 +316,14 @@ def test_a_run_without_restarts_or_spares_starts_none(
     assert start.look() == b"" and start.ends and not attempts.spares()
 
 
+def test_no_spare_is_started_beside_that_of_an_attempt_before(attempts: Attempts) -> None:
+    start = SpareStart.of(attempts)
+    with socket.socket(socket.AF_UNIX) as spare:
+        spare.bind(f"\0{start.name}")
+        spare.listen()
+        assert start.look() == b"" and start.ends and not attempts.spares()
+
+
 def test_no_spare_is_started_where_it_does_not_fit(
     attempts: Attempts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
