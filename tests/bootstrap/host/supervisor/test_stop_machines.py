@@ -26,6 +26,7 @@ from standins.runs.run_documents import run_json
 from bootstrap.console.wait import wait_until
 from bootstrap.host.base import json_file
 from bootstrap.host.run import held, machine_use
+from bootstrap.host.run.controller import seconds_since_seen
 from bootstrap.host.run.lease import HOLD
 from bootstrap.host.supervisor import stop_machines
 from bootstrap.ssh.session import START_AGENT
@@ -557,6 +558,15 @@ def test_one_whose_connection_broke_has_a_moment_to_come_back(
         process.kill()
     process.wait(60)
     assert (orders(kept.requests) == []) == waits
+
+
+def test_one_that_was_seen_before_the_clock_was_set_back_is_waited_for_no_longer(
+    tmp_path: Path,
+) -> None:
+    attached, later = tmp_path / "attached", time.time() + 3600
+    attached.touch()
+    os.utime(attached, (later, later))
+    assert seconds_since_seen(str(attached)) == 0
 
 
 def test_somebody_else_who_has_its_number_now_is_not_a_controller(home: Path) -> None:
