@@ -94,6 +94,7 @@ def test_no_measurement_makes_a_result_unreadable(tmp_path: Path) -> None:
     for line in (*wrong, *(record(1e9 + n, 1e8, 1e12, **MOST) for n in range(1200))):
         output.add_line(0, line.encode())
     assert [since for _, since in output.energy] == [1e9 + n for n in range(1000)]
+    assert '"energy"' not in (tmp_path / "results/metrics.jsonl").read_text()
     output.add_line(0, record(1e9, 9, 1).encode())
     assert {measured.since for measured in output.energy.values() if measured.seconds == 9} == {1e9}
     carbon = carbon_of(output.energy.values(), Grid(10_000, 10, "X", 2025, "S"))
