@@ -12,12 +12,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from places import CASES, ROOT
+from standins.hostile import Host, member, packed
 
 from bootstrap.cli import tasks
 from bootstrap.cli.running import Exit
@@ -31,6 +33,7 @@ from bootstrap.runs.metrics.events import EVENT_FILE, event_file
 from bootstrap.runs.run import Run
 from bootstrap.untrusted.unpack import Hostile
 from bootstrap.workflows import tensorboard
+from railhead.documents.agent.packing import Sent
 from railhead.documents.runs.run_record import RunRecord
 
 READ = """
@@ -132,6 +135,37 @@ def test_events_and_profiles_come_from_the_bucket_and_nothing_else(
     event_files.bring_from_bucket(Bucket(open_bucket("results-b", "us-east-1")), run)
     files = (path for path in run.results.rglob("*") if path.is_file())
     assert {path.relative_to(run.results).as_posix() for path in files} == wanted
+
+
+class Chief(Host):
+    """A chief with these files, which notes the names that are requested."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        super().__init__(b"")
+        self.files = files
+        self.requested: list[list[str]] = []
+
+    def sizes(self, root: str, patterns: Sequence[str]) -> tuple[tuple[str, int], ...]:
+        return tuple((name, len(data)) for name, data in self.files.items())
+
+    def get(self, root: str, patterns: Sequence[str], out: Path, *, limit: int) -> Sent:
+        self.requested.append([*patterns])
+        self.archive = packed([member(name, self.files[name]) for name in patterns])
+        return super().get(root, patterns, out, limit=limit)
+
+
+def test_only_the_files_that_have_grown_on_the_chief_are_fetched_again(tmp_path: Path) -> None:
+    metrics, events = "results/metrics.jsonl", "work/logs/events.out.tfevents.9.h1"
+    line = json.dumps(RECORDS[1]).encode() + b"\n"
+    chief, run = Chief({metrics: line, events: b"first"}), Run("r1", tmp_path / "r1")
+    followed = event_files.HostEvents(run)
+    followed.bring(cast(Any, chief))
+    followed.bring(cast(Any, chief))
+    chief.files[events] += b" and second"
+    followed.bring(cast(Any, chief))
+    assert chief.requested == [[metrics, events], [events]]
+    assert (run.results / "outputs/logs/events.out.tfevents.9.h1").read_text() == "first and second"
+    assert (run.results / "metrics.jsonl").read_bytes() == line
 
 
 def recorded(results: Path) -> None:
