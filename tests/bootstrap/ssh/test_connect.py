@@ -422,6 +422,12 @@ def test_a_jump_host_for_all_does_not_lead_to_itself(operator: Operator, address
     assert names(Host("x", address)) == (["door", "inner"] if address == "inner" else ["door"])
 
 
+def test_jump_hosts_that_name_each_other_are_each_passed_once(operator: Operator) -> None:
+    jumps = {"inner": "first", "first": "second", "second": "first"}
+    operator.configures("".join(f"Host {a}\n  ProxyJump {b}\n" for a, b in jumps.items()))
+    assert names(INNER) == ["second", "first", "inner"]
+
+
 def test_a_swapped_key_of_the_jump_host_is_refused(
     traveller: Operator, cluster: Cluster, tmp_path: Path
 ) -> None:

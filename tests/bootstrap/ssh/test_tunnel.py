@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,6 +102,21 @@ def test_a_host_that_forwards_no_ports_is_an_error_before_anything_listens(
             socket.create_server(("127.0.0.1", free)).close()  # still free
     finally:
         keys.write_text(text)
+
+
+def test_what_a_broken_client_has_sent_ends_on_the_host(session: Session) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    with server, tunnel(session, server.getsockname()[1], 0) as port:
+        server.accept()[0].close()  # whether the host forwards ports
+        client = socket.create_connection(("127.0.0.1", port))
+        served, _ = server.accept()
+        served.settimeout(60)
+        client.sendall(b"half")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert served.recv(4) == b"half"
+        client.close()  # a reset, not an end
+        with served:
+            assert served.recv(1) == b""
 
 
 def test_no_other_machine_is_let_in(session: Session, echo: int) -> None:
