@@ -96,6 +96,25 @@ def test_of_a_tree_that_is_in_place_only_what_changed_is_looked_for(
     assert found(tmp_path / "dest") == {"a": "same", "d/b": "2"}
 
 
+@pytest.mark.parametrize(("before", "mode"), [(0o644, 0o755), (0o755, 0o644)])
+def test_a_file_of_a_tree_gets_its_mode_again(
+    agent: Agent, tmp_path: Path, before: int, mode: int
+) -> None:
+    for name, file_mode in (("a", mode), ("b", 0o644)):
+        build(tmp_path / "here", {name: name})
+        (tmp_path / "here" / name).chmod(file_mode)
+    bundle = pack_folder(tmp_path / "here")
+    options = {"blobs": "~/blobs", "dest": str(tmp_path / "dest")}
+    agent.call("tree", partial(contents, bundle), manifest=encode(bundle.files), **options)
+    (tmp_path / "dest/a").chmod(before)
+    again, _ = agent.call(
+        "tree", partial(contents, bundle), manifest=encode(bundle.files), **options
+    )
+    assert again["changed"] == ["a"]
+    modes = [(tmp_path / "dest" / name).stat().st_mode & 0o777 for name in ("a", "b")]
+    assert modes == [mode, 0o644]
+
+
 def test_tree_without_prune_keeps_what_is_not_in_its_way(agent: Agent, tmp_path: Path) -> None:
     build(tmp_path / "dest", {"other": "kept", "d/e/f": "kept", "a/x": "goes"})
     build(tmp_path / "here", {"a": "1"})
