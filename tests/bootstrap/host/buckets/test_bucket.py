@@ -317,6 +317,19 @@ def test_without_the_right_to_set_tags_a_checkpoint_is_uploaded_without_them(
     assert (written[-1:] == [last]) == uploaded and bool(written) == uploaded
 
 
+def test_a_large_file_goes_to_s3_in_parts_and_is_there_whole(
+    on_s3: OnS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "PART", 5 << 20)  # S3 takes no smaller one, but the last
+    data = os.urandom(11 << 20)
+    (tmp_path / "f").write_bytes(data)
+    store, sha256 = bucket.bucket_of(ON_AWS).store, hashlib.sha256(data).hexdigest()
+    store.upload("k", tmp_path / "f", sha256)
+    head = on_s3.client.head_object(Bucket="results-b", Key="k", PartNumber=3)
+    assert (head["ContentLength"], head["Metadata"]) == (1 << 20, {"sha256": sha256})
+    assert on_s3.client.get_object(Bucket="results-b", Key="k")["Body"].read() == data
+
+
 # --- Count
 
 
