@@ -74,8 +74,8 @@ def known_run(inventory: Inventory, run_id: str | None) -> Run | None:
 
 
 def read_json(session: Session, path: str, kind: type[T]) -> T | None:
-    """The document in a small file on a host; None if the file does not exist, Hostile if it is
-    not valid."""
+    """The document in a small file on a host; None if the file does not exist, or a power failure
+    has emptied it; Hostile if it is not valid."""
     text = session.read(path)
     return parsed(kind, text, f"a file {path.rpartition('/')[2]}") if text else None
 

@@ -27,7 +27,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.lifecycle import stop_policy
 from bootstrap.runs import results
-from bootstrap.runs.run import Run
+from bootstrap.runs.run import Run, read_json
 from bootstrap.ssh import connect
 from bootstrap.ssh.local_session import local_session
 from bootstrap.untrusted import unpack
@@ -203,6 +203,14 @@ def test_trees_are_placed_where_they_belong(run: Run) -> None:
         "logs/rank-0.log": "hello\n",
         "outputs/" + "long" * 50 + "/m\u00f6del.h5": "h5",
     }
+
+
+@pytest.mark.parametrize("texts", [{}, {"uploads.json": ""}], ids=["missing", "emptied"])
+def test_a_document_that_a_power_failure_has_emptied_counts_as_none(texts: dict[str, str]) -> None:
+    assert read_json(cast(Any, Host(b"", texts)), "~/r1/uploads.json", Result) is None
+    damaged = cast(Any, Host(b"", {"uploads.json": "{"}))
+    with pytest.raises(unpack.Hostile, match="a file uploads.json"):
+        read_json(damaged, "~/r1/uploads.json", Result)
 
 
 def test_a_link_that_stands_here_already_is_not_written_through(run: Run, precious: Path) -> None:
