@@ -130,11 +130,10 @@ def login() -> Login:
     return decode(Login, json.loads(process.stdout), what=subject, error=UsageError)
 
 
-def stream(argv: Sequence[str], stack: str, seconds: float) -> Streamed:
+def stream(argv: Sequence[str], seconds: float) -> Streamed:
     """Run pulumi; each line is printed as it comes. An interrupt reaches Pulumi too, which ends
     what it has begun: this waits for it. After `seconds` Pulumi is terminated."""
-    if not shutil.which("pulumi"):
-        raise UsageError(f"stack {stack}: there is no pulumi on PATH", hint=INSTALL)
+    _refuse_without_pulumi()
     command = ["pulumi", *argv, "--non-interactive"]
     with log.started(
         command, cwd=project() or "/", env=_environment(), stdin=subprocess.DEVNULL,
@@ -178,6 +177,7 @@ def _print_until_end(process: subprocess.Popen[str], lines: list[str]) -> bool:
 
 
 def run(*args: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+    _refuse_without_pulumi()
     argv = ["pulumi", *args, "--non-interactive"]
     seconds = SECONDS if seconds is None else seconds
     try:
@@ -189,6 +189,11 @@ def run(*args: str, seconds: float | None = None) -> subprocess.CompletedProcess
             f"pulumi does not answer within {seconds:.0f} s: {shlex.join(argv)}",
             hint="pulumi whoami   # or name the hosts by --hosts",
         ) from None
+
+
+def _refuse_without_pulumi() -> None:
+    if not shutil.which("pulumi"):
+        raise UsageError("there is no pulumi on PATH", hint=INSTALL)
 
 
 def _environment() -> dict[str, str]:

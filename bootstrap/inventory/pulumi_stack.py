@@ -69,7 +69,7 @@ def up(stack: str, *, refresh: bool, preview: bool = False) -> pulumi_cli.Stream
     """
     verb = ["preview"] if preview else ["up", "--yes", "--skip-preview"]
     more = ["--refresh"] if refresh else []
-    return pulumi_cli.stream([*verb, "--stack", stack, *more], stack, UP_SECONDS)
+    return pulumi_cli.stream([*verb, "--stack", stack, *more], UP_SECONDS)
 
 
 def destroy(stack: str) -> None:
@@ -82,7 +82,7 @@ def destroy(stack: str) -> None:
     """
     # Without the last option, one resource that cannot be deleted keeps unrelated ones.
     argv = ["destroy", "--yes", "--skip-preview", "--stack", stack, "--continue-on-error"]
-    result = pulumi_cli.stream(argv, stack, DESTROY_SECONDS)
+    result = pulumi_cli.stream(argv, DESTROY_SECONDS)
     if result.code:
         if pulumi_cli.is_locked(result.text):
             raise pulumi_lock.locked(stack, result.text, Command("teardown", destroy=True))
@@ -268,8 +268,6 @@ def state(stack: str) -> StackState:
 
 def any_state(stack: str) -> StackState:
     """As `state`, also of a stack with several clusters."""
-    if not shutil.which("pulumi"):
-        raise UsageError(f"--stack {stack}: there is no pulumi on PATH", hint=pulumi_cli.INSTALL)
     exported = _exported(stack)
     return replace(read_state(stack, exported), is_copy=COPY in exported)
 
@@ -419,8 +417,6 @@ def all_stacks() -> list[str]:
     Raises:
         UsageError: there is no pulumi, or it does not answer.
     """
-    if not shutil.which("pulumi"):
-        raise UsageError("there is no pulumi on PATH", hint=pulumi_cli.INSTALL)
     process = pulumi_cli.run("stack", "ls", "--all", "--json")
     if process.returncode and (names := damaged_state.stacks()):
         return names

@@ -402,12 +402,13 @@ def resources_to_destroy(
 
 def failure_lines(name: str, error: RailheadError) -> list[Line]:
     """Lines for an incomplete destroy. A bucket that keeps its objects is not a failure."""
+    following = f"\n    next: {error.hint}" if error.hint else ""
     try:
         remaining = pulumi_stack.resources(name)
     except RailheadError as unknown:
-        return [Line("pulumi", f"{error.message}; {unknown.message}", verified=False)]
+        reasons = "; ".join(dict.fromkeys((error.message, unknown.message)))
+        return [Line("pulumi", f"{reasons}{following}", verified=False)]
     if remaining and all(any(t.may_remain(kind) for t in STATE_TYPES) for kind in remaining):
         return [Line("pulumi", "all is gone but the bucket, which has objects and is kept")]
     kinds = ", ".join(sorted(set(remaining))) or "nothing"
-    following = f"\n    next: {error.hint}" if error.hint else ""
     return [Line("pulumi", f"{error.message}; in its state: {kinds}{following}", verified=False)]

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -91,6 +92,18 @@ def test_a_destroy_lists_what_goes_and_ends_with_what_the_cloud_reports(
 
 def test_a_machine_that_survives_a_destroy_is_not_verified(stack: Stack) -> None:
     assert not stack.destroy(fake=StoppingCloud(lambda *_: "running")).verified
+
+
+def test_without_pulumi_the_machines_end_and_the_rest_is_not_verified(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The hosts of the last command are machines of a stack, and Pulumi is not installed here."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fake = StoppingCloud(lambda *_: "gone", costs_now=[])
+    receipt = stack.destroy(fake=fake)
+    assert fake.terminated and not receipt.verified
+    (of_pulumi,) = (line.text for line in receipt.lines if not line.verified)
+    assert of_pulumi.startswith("there is no pulumi on PATH\n    next: https://www.pulumi.com/")
 
 
 def test_a_destroy_is_refused_while_results_are_only_there(stack: Stack) -> None:
