@@ -79,7 +79,7 @@ class Rest(Compute):
         """As Compute."""
         if request.method == "cloudresourcemanager.projects.testIamPermissions":
             allowed = self.permissions & {*request.body["permissions"]}
-            return 200, {"permissions": sorted(allowed)}
+            return 200, {"permissions": sorted(allowed)} if allowed else {}  # as Google has it
         if request.method == REQUEST:
             return 200, self._request(request.body, request.params)
         if request.method == PREFERENCES:
