@@ -202,9 +202,11 @@ def test_a_schedule_that_cannot_succeed_is_missing_and_says_why(aws: None) -> No
     ]
 
 
+SPOT = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
+
+
 def test_a_schedule_of_a_spot_machine_has_to_terminate_it(aws: None) -> None:
-    options = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
-    inventory = machines(InstanceMarketOptions=options)
+    inventory = machines(InstanceMarketOptions=SPOT)
     schedules(inventory, later(1))
     deadline = only(base.cloud_of(inventory).deadlines())
     assert (
@@ -274,6 +276,21 @@ def test_a_schedule_is_armed_only_where_its_role_has_the_right(
     assert deadline.exists == (state == "armed"), "an `up` creates what is missing"
 
 
+@pytest.mark.parametrize("right", ["ec2:StopInstances", "ec2:TerminateInstances"])
+def test_a_schedule_that_terminates_a_machine_needs_the_right_to_that(
+    aws: None, right: str
+) -> None:
+    statement = {"Effect": "Allow", "Action": right, "Resource": "*"}
+    policy = {"Version": "2012-10-17", "Statement": statement}
+    spot = with_role(policy, "terminate", InstanceMarketOptions=SPOT)
+    deadline = only(base.cloud_of(spot).deadlines())
+    if right == "ec2:TerminateInstances":
+        assert deadline.state == "armed"
+    else:
+        reason = "has not the right ec2:TerminateInstances: implicitDeny"
+        assert deadline.state == MISSING and reason in deadline.reason
+
+
 def test_a_schedule_whose_role_is_gone_is_missing(aws: None) -> None:
     inventory = with_role(None)
     boto3.client("iam").delete_role(RoleName=ROLE_OF_STACK)
@@ -292,18 +309,18 @@ def test_somebody_who_may_not_simulate_policies_gets_a_line_about_it(aws: None) 
 ROLE_OF_STACK = "railhead-g4dn-deadline-1a2b3c4d"
 
 
-def with_role(policy: Mapping[str, object] | None) -> Inventory:
+def with_role(policy: Mapping[str, object] | None, verb: str = "stop", **options: Any) -> Inventory:
     """A machine of a stack, with a schedule whose role has this policy."""
     iam = boto3.client("iam")
     made = iam.create_role(RoleName=ROLE_OF_STACK, AssumeRolePolicyDocument="{}")
     if policy:
         document = json.dumps(policy)
         iam.put_role_policy(RoleName=ROLE_OF_STACK, PolicyName="own", PolicyDocument=document)
-    inventory = replace(machines(1), cluster_id=OWN_ID)
+    inventory = replace(machines(1, **options), cluster_id=OWN_ID)
     (host,) = inventory.hosts
     tag = {"Key": "railhead:id", "Value": OWN_ID}
     boto3.client("ec2", region_name=REGION).create_tags(Resources=[host.id], Tags=[tag])
-    schedule(later(1), [host.id], f"{NAME}-{host.id}", role=made["Role"]["Arn"])
+    schedule(later(1), [host.id], f"{NAME}-{host.id}", verb, made["Role"]["Arn"])
     return inventory
 
 

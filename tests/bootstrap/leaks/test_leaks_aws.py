@@ -104,6 +104,20 @@ def test_a_machine_that_runs_without_a_deadline_of_the_cloud_is_marked(
     assert "NO DEADLINE" not in details[other["machine"]]
 
 
+def test_a_schedule_whose_role_is_gone_is_of_the_stack_of_its_machine(run: Run) -> None:
+    lost = whole_cluster(tags("gpu", "ann", LOST))
+    lives = whole_cluster(tags("gpu", "ann", LIVES), "us-west-2")
+    iam = client("iam")
+    for name in (lost["role"], lives["role"]):
+        iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=name)
+        iam.delete_role_policy(RoleName=name, PolicyName="p")
+        iam.delete_role(RoleName=name)
+    report, _ = run()
+    assert of(report, LEAKED)["schedule"].cluster_id == LOST
+    assert ids(report, LEAKED)["schedule"] == lost["schedule"]
+    assert ids(report, LIVING)["schedule"] == lives["schedule"]
+
+
 def test_without_pulumi_the_next_command_installs_it(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -157,22 +157,38 @@ def test_what_exists_with_an_id_is_listed_by_region() -> None:
     assert existing(Place("local"), OURS) == {}
 
 
+def refuse(monkeypatch: pytest.MonkeyPatch, *regions: str) -> None:
+    """Two regions exist, and these of them do not list their machines."""
+    call = aws_client._call
+
+    def answer(client: Any, service: str, operation: str, parameters: Any) -> Any:
+        if operation == "describe_regions":
+            return {"Regions": [{"RegionName": r} for r in ("eu-north-1", "us-east-1")]}
+        if operation == "describe_instances" and client("ec2").meta.region_name in regions:
+            raise Refused("AWS refuses describe_instances", "UnauthorizedOperation")
+        return call(client, service, operation, parameters)
+
+    monkeypatch.setattr(aws_client, "_call", answer)
+
+
+def test_a_search_that_misses_one_of_two_regions_is_no_evidence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record(region="eu-north-1")
+    assert lost.search("gpu").is_evidence
+    refuse(monkeypatch, "eu-north-1")
+    search = lost.search("gpu")
+    assert not search.is_evidence and "aws, eu-north-1 are not known" in search.text
+    assert "no machine has its tags in account 123456789012" in search.text
+
+
 @pytest.mark.parametrize("refused", [("eu-north-1",), ("eu-north-1", "us-east-1")])
 def test_a_region_that_an_organisation_forbids_hides_no_other(
     refused: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where all regions refuse, what exists is not known."""
     ours = machine()
-    call = aws_client._call
-
-    def answer(client: Any, service: str, operation: str, parameters: Any) -> Any:
-        if operation == "describe_regions":
-            return {"Regions": [{"RegionName": r} for r in ("eu-north-1", "us-east-1")]}
-        if operation == "describe_instances" and client("ec2").meta.region_name in refused:
-            raise Refused("AWS refuses describe_instances", "UnauthorizedOperation")
-        return call(client, service, operation, parameters)
-
-    monkeypatch.setattr(aws_client, "_call", answer)
+    refuse(monkeypatch, *refused)
     if len(refused) == 2:
         with pytest.raises(Refused):
             existing(Place("aws"), OURS)

@@ -6,13 +6,15 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from standins.connected import connected
 from standins.gpu_hosts import with_cards
 
 from bootstrap.console.live import Board
-from bootstrap.errors import HostsFailed
+from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import HostFacts
 from bootstrap.inventory.hosts import Host, Inventory
@@ -21,10 +23,12 @@ from bootstrap.plan.cluster import SurveyedCluster
 from bootstrap.plan.drivers import choose
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import Plan
-from bootstrap.plan.system_changes import changes
+from bootstrap.plan.system_changes import Changes, changes
 from bootstrap.provision import apply
 from bootstrap.provision.survey import with_new_facts
+from bootstrap.provision.system import change_system
 from bootstrap.ssh.cluster import ConnectedCluster
+from bootstrap.ssh.connect import Sessions
 
 
 def cluster(facts: HostFacts) -> ConnectedCluster:
@@ -92,3 +96,40 @@ def test_slots_follow_the_gpus_that_are_seen_now(debian: HostFacts) -> None:
     assert whole.peers[0].slots == 4
     old = with_new_facts(cluster(debian), {"h1": with_cards(debian, "pascal", 2)})
     assert old.peers[0].slots == 1
+
+
+class Working:
+    """A session with a host on which one step fails; `steps` are those that were begun there."""
+
+    connection = SimpleNamespace(is_connected=True)
+
+    def __init__(self, name: str, facts: HostFacts, failing: str = "") -> None:
+        self.host, self._facts, self.failing = Host(name, name), facts, failing
+        self.steps: list[str] = []
+
+    def _do(self, step: str) -> None:
+        self.steps.append(step)
+        if step == self.failing:
+            raise RailheadError(f"{step} failed")
+
+    def sh(self, _script: str, *, report: Any, silence: float) -> None:
+        self._do("script")
+        report("@done")
+
+    def facts(self) -> HostFacts:
+        self._do("facts")
+        return self._facts
+
+
+def test_a_host_that_failed_stays_failed_when_another_fails_later(debian: HostFacts) -> None:
+    hosts = {
+        name: Working(name, debian, failing)
+        for name, failing in (("h1", "script"), ("h2", ""), ("h3", "facts"))
+    }
+    opened: Any = hosts
+    sessions = Sessions(Inventory("c", tuple(s.host for s in hosts.values())), opened)
+    wanted = dict.fromkeys(hosts, Changes(packages=("openmpi-bin",)))
+    with pytest.raises(HostsFailed, match="on 2 of 3 hosts") as failed:
+        change_system(sessions, dict.fromkeys(hosts, debian), wanted, Board(StringIO(), [*hosts]))
+    assert failed.value.outcomes == {"h1": "script failed", "h2": "ok", "h3": "facts failed"}
+    assert [s.steps for s in hosts.values()] == [["script"], *[["script", "facts"]] * 2]

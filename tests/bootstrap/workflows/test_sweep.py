@@ -334,22 +334,41 @@ def test_a_wait_that_ctrl_c_has_ended_can_be_repeated() -> None:
     assert done
 
 
-@pytest.mark.parametrize("cancels", [True, False])
-def test_ctrl_c_while_a_run_is_started_leaves_no_results_to_fetch(
-    hosts: Runs, monkeypatch: pytest.MonkeyPatch, cancels: bool
-) -> None:
-    """Spot machines are not ended while results are missing here."""
+def press_ctrl_c_at_each_start(patch: pytest.MonkeyPatch) -> None:
+    """Before the sweep knows that the run is in progress."""
 
     def begin(trials: Trials, *args: Any) -> bool:
         press_ctrl_c()
         wait_until(lambda: trials.interrupted, seconds=60, every=0.01)
         return begun(trials, *args)
 
+    begun = Trials._begin
+    patch.setattr(Trials, "_begin", begin)
+
+
+def test_ctrl_c_before_a_run_of_an_earlier_command_is_followed_leaves_it(
+    hosts: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.fault["follow on h1"] = lambda: LOST
+    with pytest.raises(RunFailed, match="lost"):
+        run_trials(INVENTORY, of_rates(0.5, 0.6))
+    press_ctrl_c_at_each_start(monkeypatch)
+    with pytest.raises(RunFailed, match="trials of an earlier command may be in progress"):
+        run_trials(INVENTORY, of_rates(0.5, 0.6))
+    assert len(hosts.started) == 1 and not hosts.cancelled
+    assert unfetched(INVENTORY) == hosts.started
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+def test_ctrl_c_while_a_run_is_started_leaves_no_results_to_fetch(
+    hosts: Runs, monkeypatch: pytest.MonkeyPatch, cancels: bool
+) -> None:
+    """Spot machines are not ended while results are missing here."""
+
     def cancel(_: Inventory, run_id: str) -> None:
         raise RailheadError("processes are left")
 
-    begun = Trials._begin
-    monkeypatch.setattr(Trials, "_begin", begin)
+    press_ctrl_c_at_each_start(monkeypatch)
     if not cancels:
         monkeypatch.setattr(attach, "cancel", cancel)
     with pytest.raises(RailheadError, match="the sweep was interrupted") as caught:
