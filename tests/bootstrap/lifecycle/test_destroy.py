@@ -19,7 +19,7 @@ from standins.stopping_cloud import DISK, OURS, StoppingCloud, never, save_run
 from bootstrap.clouds.base import Cost
 from bootstrap.clouds.machines import Machine
 from bootstrap.errors import Command, RailheadError, UsageError
-from bootstrap.inventory import local_state
+from bootstrap.inventory import local_state, pulumi_stack
 from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.inventory.stack_state import StackState, read_state
@@ -454,6 +454,21 @@ def test_a_machine_that_appears_during_a_destroy_is_not_verified(
     remains = f"{instances[0]['InstanceId']} exists" if while_pulumi_runs else "machines appeared"
     assert remains in "\n".join(receipt.describe()) and not receipt.verified
     assert stack.destroyed == ([DESTROY] if while_pulumi_runs else [])
+
+
+def test_a_machine_that_appears_while_a_stack_without_one_is_destroyed_is_not_verified(
+    aws_client: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from standins.aws.account import run_instances
+
+    instances: list[Any] = []
+    monkeypatch.setattr(
+        pulumi_stack, "destroy", lambda _: instances.extend(run_instances(tags=TAGS))
+    )
+    machines = StackMachines(STATE_ON_AWS, None, None)
+    receipt = destroy_stack.destroy(machines, lambda _: None, agree=lambda _: None, discard=False)
+    remaining = [line.text for line in receipt.lines if not line.verified]
+    assert remaining == [f"{instances[0]['InstanceId']} exists"]
 
 
 def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(

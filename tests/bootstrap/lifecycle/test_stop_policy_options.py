@@ -118,9 +118,10 @@ def write_run(folder: Path, keep_minutes: int | None = 20) -> None:
 
 
 def after(tmp_path: Path, state: str, keep_minutes: int | None) -> str:
+    """The lines after a run; its result has a byte that is no text, which a host may send."""
     write_run(tmp_path, keep_minutes)
-    result = {"state": state, "ended": "2026-11-21T12:00:00Z"}
-    (tmp_path / "result.json").write_text(json.dumps(result))
+    result = f'{{"state": "{state}", "ended": "2026-11-21T12:00:00Z", "why": "\xff"}}'
+    (tmp_path / "result.json").write_text(result, encoding="latin-1")
     lines: list[str] = []
     stop_policy.wait_after_run(OURS, Run("r1", tmp_path), lines.append)
     return "\n".join(lines)
