@@ -126,8 +126,11 @@ def test_a_killed_up_has_machines_that_are_in_no_state() -> None:
     merged = merge(state(*BOTH), DOCUMENT, Listed("account 1", (*orphans, theirs)))
     assert names(merged) == (*DOCUMENT.names, "aws-g4dn-1.i-8", "aws-g4dn-9")
     assert [each.id for each in merged.strays] == ["i-8", "i-9"] and merged.others == (theirs,)
-    text = "\n".join(merged.describe())
-    assert "in no state of Pulumi, with this stack's id: aws-g4dn-9 (i-9, g4dn.xlarge in" in text
+    broke_off, *strays = merged.describe()
+    assert "its output cluster does not have aws-g4dn-1.i-8, aws-g4dn-9\n" in broke_off
+    assert strays[1].startswith(
+        "in no state of Pulumi, with this stack's id: aws-g4dn-9 (i-9, g4dn.xlarge in"
+    )
 
 
 def test_an_address_that_another_machine_has_by_now_is_not_used() -> None:

@@ -264,3 +264,19 @@ def test_machines_of_anothers_stack_with_the_same_name_count_as_anothers() -> No
     running = dict.fromkeys(others, "g4dn.xlarge")
     there = world(quota=12, others=others, running=running)
     assert "have 12, used by others 8, need 8 vCPU" in denied(there)
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "others"),
+    [
+        ("g5.12xlarge", ["g5.24xlarge"]),
+        ("p3.16xlarge", ["p3dn.24xlarge"]),
+        ("p3dn.24xlarge", []),
+        ("c7i.xlarge", ["m7i.xlarge"]),
+    ],
+)
+def test_types_that_may_have_room_are_those_that_every_account_can_use(
+    machine_type: str, others: list[str]
+) -> None:
+    """AWS has retired p3.16xlarge, which has the GPUs of p3dn.24xlarge."""
+    assert machine_types.same_gpus(machine_type) == others
