@@ -6,6 +6,7 @@ tests/engine/test_local.py runs it on the real engine.
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,14 @@ def test_a_refusal_is_a_failed_check_and_not_an_error() -> None:
     local_state.save_cluster(replace(parse_hosts("a"), name="demo"))
     (failure,) = Sshd().check({}, dict(INPUTS)).failures
     assert "cluster 'demo' is ad-hoc hosts, not of this computer" in failure.reason
+
+
+def test_only_the_exit_code_tells_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "nonsense")  # Python says so on stderr, and goes on
+    assert not Sshd().check({}, INPUTS).failures
+    monkeypatch.setattr(sys, "executable", "/bin/false")  # it says nothing
+    (failure,) = Sshd().check({}, INPUTS).failures
+    assert "/bin/false" in failure.reason and "failed with exit code 1" in failure.reason
 
 
 @pytest.mark.parametrize("sample", ["local", "aws-p3", "aws-g4dn", "gcp-t4"])
