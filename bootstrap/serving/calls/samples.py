@@ -138,7 +138,7 @@ def as_array(value: Any) -> Any:
     """Numbers or text as an array; UsageError for anything else."""
     try:
         array = np.asarray(value)
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         raise UsageError(f"the samples are not an array of numbers: {error}") from None
     if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
         raise UsageError(
