@@ -13,7 +13,7 @@ from typing import Any
 from .rest import DEFAULT_SIGNATURE
 from .signature import STRING, Arrays, Signature, Tensor
 
-Predict = Callable[[Arrays], dict[str, Any]]
+Predict = Callable[[Arrays], dict[str, Any]]  # arrays of the types of the signature's inputs
 KERAS = (".keras", ".h5")
 SAVED_MODEL = "saved_model.pb"
 HOROVODS = "Op type not registered 'Horovod"
@@ -95,9 +95,7 @@ def _load_saved_model(path: Path) -> Model:
             tuple(_tensor(spec.name or key, spec) for key, spec in sorted(inputs.items())),
             tuple(_tensor(key, out) for key, out in sorted(function.structured_outputs.items())),
         )
-        functions[name] = _caller(
-            function, {tensor.name: tensor for tensor in signatures[name].inputs}
-        )
+        functions[name] = _caller(function)
     if not signatures:
         raise ModelError("the SavedModel has no signature: export it with model.export()")
     return Model(signatures, functions, loaded)
@@ -142,9 +140,7 @@ def _load_keras(path: Path) -> Model:
     signature = Signature(DEFAULT_SIGNATURE, inputs, outputs)
 
     def predict(values: Arrays) -> dict[str, Any]:
-        outputs_by_name = function(
-            *(tf.constant(values[tensor.name], tensor.dtype) for tensor in inputs)
-        )
+        outputs_by_name = function(*(tf.constant(values[tensor.name]) for tensor in inputs))
         return {name: output.numpy() for name, output in outputs_by_name.items()}
 
     return Model({signature.name: signature}, {signature.name: predict}, model)
@@ -201,11 +197,11 @@ def _tensor(name: str, spec: Any) -> Tensor:
     return Tensor(name, dtype, shape)
 
 
-def _caller(function: Any, inputs: Mapping[str, Tensor]) -> Predict:
+def _caller(function: Any) -> Predict:
     import tensorflow as tf
 
     def predict(values: Arrays) -> dict[str, Any]:
-        tensors = {n: tf.constant(values[n], t.dtype) for n, t in inputs.items()}
+        tensors = {name: tf.constant(array) for name, array in values.items()}
         return {name: output.numpy() for name, output in function(**tensors).items()}
 
     return predict
