@@ -237,6 +237,20 @@ def test_what_is_reported_is_in_the_log_line_by_line_and_clean() -> None:
     assert log.getvalue() == "two\nlines\n\n"
 
 
+def test_lines_of_a_log_have_colours_where_they_are_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("CLICOLOR_FORCE", "1")
+    log = io.StringIO()
+    with Board(log, ["h1"]) as board:
+        board.line("h1", "ready")
+        board.print_lines("[h2] key\n[h3] key")
+    assert log.getvalue().splitlines() == [
+        "\x1b[2m[h1]\x1b[0m ready",
+        "\x1b[2m[h2]\x1b[0m key",
+        "\x1b[2m[h3]\x1b[0m key",
+    ]
+
+
 def test_a_character_that_a_stream_cannot_show_is_replaced() -> None:
     raw = io.BytesIO()
     log = io.TextIOWrapper(raw, encoding="ascii")

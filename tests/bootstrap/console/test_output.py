@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
+from contextvars import copy_context
 
 import pytest
 
 from bootstrap.console.colours import has_colours
-from bootstrap.console.output import confirm, shown_on
+from bootstrap.console.output import confirm, json_output, note_output, noted_output, shown_on
 from bootstrap.errors import UsageError
 
 
@@ -82,3 +84,21 @@ def test_without_a_terminal_the_question_is_an_error_that_names_the_option(
     with pytest.raises(UsageError, match="^Destroy it\\?\nstdin is not a terminal") as caught:
         confirm("Destroy it?", hint="fab x --yes")
     assert caught.value.hint == "fab x --yes"
+
+
+def test_a_document_of_an_earlier_task_is_not_printed_by_the_next_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As where a fabfile calls tasks of ours one after the other."""
+
+    def tasks() -> None:
+        note_output(["earlier"])
+        with json_output(True):
+            print("a line for people")
+        assert noted_output() == ["earlier"]
+        with json_output(True):
+            note_output(["own"])
+
+    copy_context().run(tasks)
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == ["own"] and captured.err == "a line for people\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -85,6 +86,26 @@ def test_ctrl_c_ends_work_that_would_never_end() -> None:
     with pytest.raises(KeyboardInterrupt):
         in_threads(work, range(9), 2)
     assert sorted(ended) == [0, 1]
+
+
+def test_no_item_is_started_after_ctrl_c_where_an_interrupt_is_lost() -> None:
+    """Python ignores it in a `__del__`, for one."""
+    begun: list[int] = []
+    both = threading.Barrier(2, timeout=60)
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number > 1:
+            return
+        if both.wait() == 0:
+            ctrl_c.press()
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(work, range(9), 2)
+    assert sorted(begun) == [0, 1]
 
 
 WAITS: dict[str, Callable[[Callable[[int], None]], Any]] = {
