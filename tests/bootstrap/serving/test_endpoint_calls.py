@@ -120,8 +120,14 @@ def test_one_number_is_sent_to_a_model_without_rows(
     with contextlib.closing(
         ServedModel(signature(inputs, outputs), lambda arrays: {"y": arrays["x"] * 2})
     ) as model:
-        assert opened.of(model).predict(np.float32(1.5)) == 3.0
+        endpoint = opened.of(model)
+        assert endpoint.predict(np.float32(1.5)) == 3.0
         assert model.predictions == [{"inputs": 1.5}]
+        if shape is None:  # any shape fits
+            assert endpoint.predict([[1.5, 2.5]]) == [[3.0, 5.0]]
+            return
+        with pytest.raises(UsageError, match=r"expected the shape \[\], got \[1, 2\]"):
+            endpoint.predict([[1.5, 2.5]])
 
 
 def test_rows_of_a_model_with_several_outputs_become_arrays() -> None:

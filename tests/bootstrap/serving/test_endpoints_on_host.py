@@ -23,7 +23,7 @@ from bootstrap.inventory.hosts import Host, Inventory, parse_hosts
 from bootstrap.lifecycle import reach, timer
 from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.serving import deploy as deploying
-from bootstrap.serving import records
+from bootstrap.serving import environment, records
 from bootstrap.serving.deploy import choose_port
 from bootstrap.serving.model import copy_on_chief, pack_model, remove_unused_models, send_model
 from bootstrap.serving.place import EndpointPlace, place_here
@@ -31,6 +31,7 @@ from bootstrap.serving.request import DeployRequest, read_request
 from bootstrap.serving.source import ModelSource
 from bootstrap.serving.state import is_alive
 from bootstrap.ssh import connect
+from bootstrap.ssh.bundle import pack_folder
 from bootstrap.ssh.connect import Sessions, start_agent
 from bootstrap.ssh.local_session import HERE, LocalSession, local_session
 from bootstrap.untrusted.decode import parsed
@@ -278,6 +279,15 @@ def test_what_starts_an_endpoint_is_for_its_user_alone(home: Path, session: Shar
     file = home / ".railhead/endpoints/m/endpoint.json"
     assert "s3cret" in file.read_text() and file.stat().st_mode & 0o777 == 0o600
     assert records.find("m") == endpoint
+
+
+def test_a_server_s_command_has_paths_that_no_shell_has_to_expand(
+    home: Path, session: SharedSession, tmp_path: Path
+) -> None:
+    (tmp_path / "served.py").touch()
+    for _ in range(2):  # the second time it is there
+        path = Path(environment._send(session.place(), pack_folder(tmp_path)))
+        assert path.parent == home / ".railhead/serving" and (path / "served.py").exists()
 
 
 class Server:
