@@ -62,6 +62,12 @@ def test_a_habit_is_answered_with_a_line_that_works(typed: str, answer: str) -> 
     assert works(answer)
 
 
+@pytest.mark.parametrize("typed", ["runs report", "fetch 20261122-052802-6693 report"])
+def test_two_tasks_in_a_line_become_one_after_the_other(typed: str) -> None:
+    first = typed.split()[0]
+    assert answered(typed) == f"{first} ... && fab report ..."
+
+
 def test_the_program_refuses_what_a_habit_answers() -> None:
     with pytest.raises(Exit) as refused:
         understood("train --gpus 2")

@@ -262,7 +262,7 @@ def test_an_internal_error_prints_its_traceback(fab: Fab) -> None:
         ("data list --uri x", 2, "x is not s3://bucket/prefix"),
         ("data-push none s3://b/p", 2, "there is no file or folder none here"),
         ("-H a data list", 2, "fab data list takes no hosts"),
-        ("data", 2, "# or: fab --help data list   # or: fab --help data shard"),
+        ("data", 2, "--help data shard   # or: fab --help data index"),
         ("train --hosts a --data push", 2, "--data takes NAME=URI"),
         ("train --hosts a --script data push", 2, "for the job push"),
         ("data shard none new", 2, "there is no file or folder none here"),
