@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -20,6 +20,7 @@ import pytest
 from places import CASES
 from standins import registered_cloud
 
+from bootstrap.cli import status
 from bootstrap.clouds.base import MISSING, UNKNOWN, Deadline, most_urgent
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.errors import HostsFailed, RailheadError, UsageError
@@ -28,8 +29,10 @@ from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import deadlines, timer
 from bootstrap.lifecycle.deadlines import NewDeadline
+from bootstrap.lifecycle.power import ClusterStatus
 from bootstrap.runs.launch import StopPolicy
-from bootstrap.ssh.local_session import local_session
+from bootstrap.ssh.connect import Sessions
+from bootstrap.ssh.local_session import LocalSession, local_session
 from bootstrap.ssh.session import ConnectionLost
 from railhead.documents.cluster import ClusterPrice
 from railhead.documents.options.hosts import ExtendOptions
@@ -429,20 +432,46 @@ def test_a_budget_in_place_of_hours_is_a_deadline() -> None:
         deadlines.new_deadline(ExtendOptions(budget=10))(replace(GOLDEN, price=None))
 
 
+@contextmanager
+def sessions_with(timers: Timers) -> Iterator[dict[str, LocalSession]]:
+    """A session for each machine's home, by host."""
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        sessions = {}
+        for name, home in timers.homes.items():
+            patch.setenv("HOME", str(home))
+            sessions[name] = stack.enter_context(local_session())
+            sessions[name].host = replace(sessions[name].host, name=name)
+        yield sessions
+
+
+def test_status_has_the_timer_of_each_machine_and_names_what_it_does_not_know(
+    timers: Timers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (timers.homes[TWO] / "timer").write_text("sh: 1: not found\n")
+    lost = replace(GOLDEN.hosts[0], name="lost", address="203.0.113.99")
+    inventory = replace(GOLDEN, hosts=(*GOLDEN.hosts, lost))
+    report = status.StatusReport(ClusterStatus(inventory, {}, "aws"))
+    with sessions_with(timers) as sessions:
+        known: Any = Sessions(inventory, sessions, {"lost": ConnectionLost("silent")})
+        status._show_timers(known, report)
+    armed, missing, warning, unknown = capsys.readouterr().out.splitlines()
+    assert armed.startswith(f"[{ONE}] deadline timer: armed, 20")
+    assert missing.startswith(f"[{TWO}] deadline timer: MISSING")
+    assert warning.startswith(f"[{TWO}] warning: the machine has no timer")
+    assert unknown == "[lost] deadline timer: UNKNOWN: the machine cannot be reached"
+    states = [(deadline.host, deadline.kind, deadline.state) for deadline in report.deadlines]
+    assert states == [(ONE, "timer", "armed"), (TWO, "timer", MISSING)]
+
+
 def cover(
     timers: Timers, cloud: Cloud, max_hours: float | None, spent_in: float | None = None
 ) -> list[str]:
     """What is printed before a run on the two machines; its budget is spent in so many hours."""
     spent_at = None if spent_in is None else time.time() + spent_in * 3600
     printed, policy = list[str](), StopPolicy(max_hours=max_hours, spent_at=spent_at)
-    with ExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
+    with pytest.MonkeyPatch.context() as patch, sessions_with(timers) as sessions:
         registered_cloud.register(patch, "aws", cloud)
-        sessions = {}
-        for name, home in timers.homes.items():
-            patch.setenv("HOME", str(home))
-            sessions[name] = stack.enter_context(local_session())
-            sessions[name].host = replace(sessions[name].host, name=name)
         cluster: Any = SimpleNamespace(inventory=GOLDEN, sessions=sessions)
         deadlines.cover_run(cluster, policy, printed.append)
         if spent_at is not None:
