@@ -166,18 +166,21 @@ def test_what_the_user_chose_and_where_it_ran_are_in_the_page() -> None:
         assert f">{shown}<" in html, shown
 
 
-def test_the_page_has_the_cause_of_a_failure_and_of_each_attempt() -> None:
+@pytest.mark.parametrize(("rank", "process"), [(None, "mpirun"), (0, "rank 0"), (1, "rank 1")])
+def test_the_page_has_the_cause_of_a_failure_and_of_each_attempt(
+    rank: int | None, process: str
+) -> None:
     folder = record_run()
     result = json.loads((folder / "result.json").read_text())
-    culprit = {"rank": 1, "host": "h2", "lines": ["KeyError: 17"], "exit": 1}
-    cause = {"class": "program", "evidence": "KeyError: 17", "host": "h2", "rank": 1}
+    culprit = {"rank": rank, "host": "h2", "lines": ["KeyError: 17"], "exit": 1}
+    cause = {"class": "program", "evidence": "KeyError: 17", "host": "h2", "rank": rank}
     first = {"keras": 3, "culprit": {**culprit, "rank": None, "lines": []}, "seconds": 61.0}
     first |= {"kind": "retry", "cause": {"class": "host", "evidence": "lost", "host": "h2"}}
     first |= {"step": 7, "from_step": 5, "lost": 12.0}
     failed = {"state": "failed", "culprit": culprit, "cause": cause, "attempts": [first]}
     (folder / "result.json").write_text(json.dumps({**result, **failed}))
     html = page_of(FIRST)
-    assert "rank 1 on h2; program: KeyError: 17" in html
+    assert f"<p>{process} on h2; program: KeyError: 17" in html
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", html.partition("Attempts")[2])
     assert cells[:7] == ["1", "host: lost", "h2", "1 min 1 s", "7", "5", "12 s"]
 
