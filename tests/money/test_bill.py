@@ -137,7 +137,7 @@ def test_a_clock_that_differs_from_the_clouds_makes_no_negative_bill() -> None:
         (Amount.of(0), "0.00 USD"),
         (Amount.of("0.005"), "0.01 USD"),
         (total([Amount.of("0.1")] * 3), "0.30 USD"),
-        (Amount(unknown=("a", "b")) + Amount(unknown=("a",)), "unknown: a, b"),
+        (Amount(unknown=("b", "a")) + Amount(unknown=("a", "c")), "unknown: b, a, c"),
     ],
 )
 def test_amounts_in_words(amount: Amount, text: str) -> None:
