@@ -57,6 +57,7 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
         keeping: dict[str, Any] = dict(checkpoint_steps=2, checkpoint_keep=99, global_batch=16)
         alone = run(folder / "alone", **keeping, **stopping)
         two = run(folder / "two", mirrored=True, **keeping, **stopping)
+        averaged = run(folder / "averaged", **keeping, **stopping, ema=0.5)
         cut(folder / "alone", folder / "cut", 6)  # inside epoch 2
         cut(folder / "alone", folder / "short", 6)
         resumed = run(folder / "cut", checkpoint_steps=2, **stopping)
@@ -68,9 +69,12 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
     assert_exported(last, last.weights, last.epochs[-1]["val_loss"])
     assert [len(outcome.epochs) for outcome in (alone, two, last)] == [4, 4, 4]
     assert "from step 6" in resumed.line and "from step 6" in short.line
-    epochs = [outcome.evaluation["epoch"] for outcome in (alone, two, resumed, last)]
-    assert epochs == [1, 1, 1, 4]
+    epochs = [outcome.evaluation["epoch"] for outcome in (alone, two, averaged, resumed, last)]
+    assert epochs == [1, 1, 1, 1, 4]
     assert last.evaluation["loss"] > alone.evaluation["loss"]
+    np.testing.assert_allclose(
+        averaged.evaluation["loss"], averaged.epochs[0]["val_loss"], rtol=1e-5
+    )
 
 
 def assert_exported(outcome: Any, weights: list[Any], loss: float) -> None:
