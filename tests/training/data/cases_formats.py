@@ -194,6 +194,8 @@ def folders_of_images(folder: Path) -> None:
     image_folder(folder / "b/train")
     image_folder(folder / "b/test", count=2)
     assert shapes(load("images", folder / "b")) == [11, 1, 4]
+    image_folder(folder / "b/val", count=3)
+    assert shapes(load("images", folder / "b")) == [12, 6, 4]
     image_folder(folder / "c")
     config, sources = TrainConfig(data="images"), givens(train=folder / "a", test=folder / "c")
     assert len(splits.load(config, sources).test) == 12

@@ -8,6 +8,7 @@ incomplete.XXXXXX_1.0.0 (core/utils/file_utils.py).
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,11 @@ def numbers_that_are_stored_as_pictures_or_bytes_are_no_pixels(folder: Path) -> 
         load("tfrecord", depth, **NAMES)
     with refused("each four bytes are one pixel of float32"):
         index.index(str(folder), None, "train", TrainConfig(**NAMES), print)
+    build(folder / "a", images())
+    build(folder / "depth", images(channels=4), "test", **IMAGE, image={"dtype": "float32"})
+    indexed = index.index(str(folder), str(folder / "to"), "train", TrainConfig(**NAMES), print)
+    assert indexed.records == 12, "the folder with the other split decides nothing"
+    shutil.rmtree(folder / "depth")
     numbers = [example(image=b"\xff\xfe\xfd\xfc", label=[n % 2]) for n in range(9)]
     single = build(folder / "b", numbers, **TENSOR, tensor={"dtype": "int8", "encoding": "bytes"})
     with refused("the bytes of numbers of int8"):

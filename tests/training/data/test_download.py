@@ -26,6 +26,7 @@ from training.data import DataError, cache
 from training.data.__main__ import main as data_command
 from training.data.part import Part
 from training.data.store import Folder, open_store
+from training.results import PREFIX
 
 
 def downloaded(uri: str, part: str = "0/1") -> Path:
@@ -51,6 +52,25 @@ def test_a_download_is_the_same_and_is_done_once(
     (folder / "deep/large").unlink()
     assert downloaded(place("p")) == folder
     assert not list(folder.rglob("large")), "it was downloaded again"
+
+
+@pytest.mark.parametrize(("in_run", "prefix"), [(True, PREFIX), (False, "")])
+def test_the_end_of_a_download_is_reported_before_its_folder(
+    in_run: bool,
+    prefix: str,
+    s3: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a run as a record: a rank takes the last other line for the folder."""
+    open_store(s3("p")).put("x", bytes(1_500_000))
+    monkeypatch.delenv("RAILHEAD_RUN_FILE", raising=False)
+    if in_run:
+        monkeypatch.setenv("RAILHEAD_RUN_FILE", "run.json")
+    assert data_command(["download", s3("p")]) == 0
+    reported, folder = capsys.readouterr().out.splitlines()
+    assert reported.startswith(prefix) and f"{s3('p')}: 2 of 2 MB" in reported
+    assert in_run == ('"kind": "message"' in reported) and (Path(folder) / "x").exists()
 
 
 def test_another_content_is_another_folder(s3: Callable[[str], str], tmp_path: Path) -> None:

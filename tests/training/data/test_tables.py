@@ -193,13 +193,17 @@ def test_a_table_of_another_format_is_refused_with_a_command(tmp_path: Path, fol
         read(tmp_path if folder else tmp_path / "x.parquet")
 
 
+def some_labels(form: str, classes: int, count: int) -> list[str]:
+    return [form.format(number % classes) for number in range(count)]
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
         (["nan", "x"] * 5, r"line 2: the label is 'nan', a missing value \(5 of 10 rows\)"),
         (["x", ""] * 5, r"line 3: the label is empty \(5 of 10 rows\): --set missing=drop"),
-        ([str(n * 0.5) for n in range(60)], r"60 classes in 60 samples, .*is it task=regression"),
-        ([f"id {n}" for n in range(60)], r"60 classes in 60 samples.*is 'label' the column"),
+        (some_labels("{}.5", 21, 104), r"21 classes in 104 samples, .*is it task=regression"),
+        (some_labels("id {}", 21, 41), r"21 classes in 41 samples.*is 'label' the column"),
     ],
 )
 def test_labels_that_are_not_meant_are_refused(
@@ -209,6 +213,18 @@ def test_labels_that_are_not_meant_are_refused(
     (tmp_path / "train.csv").write_text("\n".join(["a,label", *rows]))
     with pytest.raises(DataError, match=message):
         reported(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("form", "classes", "count"), [("{}.5", 21, 105), ("id {}", 21, 42), ("id {}", 20, 20)]
+)
+def test_few_classes_or_some_samples_of_each_are_meant(
+    tmp_path: Path, form: str, classes: int, count: int
+) -> None:
+    rows = [f"{n},{label}" for n, label in enumerate(some_labels(form, classes, count))]
+    (tmp_path / "train.csv").write_text("\n".join(["a,label", *rows]))
+    loaded, _ = reported(tmp_path)
+    assert len(loaded.names) == classes
 
 
 def test_doubtful_labels_are_counted(tmp_path: Path) -> None:
