@@ -60,7 +60,7 @@ class Callbacks:
         self.initial: list[dict[str, float]] = []
 
     def begin(self, state: str) -> None:
-        """Begin the training, with the `state` that a checkpoint has; "" for none."""
+        """Begin the training, with the `state` from a checkpoint; "" for none."""
         self._call("on_train_begin")
         self.initial = [_numbers(callback) for callback in self.list.callbacks]
         saved = json.loads(state or "[]")
@@ -79,8 +79,8 @@ class Callbacks:
     def epoch_begin(
         self, epoch: int, rate: Schedule, step: int, scale: float, resumed: bool = False
     ) -> Decision:
-        """`epoch` counts from 0; `scale` is the factor of the rate so far. Of a `resumed` epoch,
-        the checkpoint already has what the callbacks did at its begin."""
+        """`epoch` counts from 0; `scale` is the factor of the rate so far. For a `resumed` epoch,
+        the checkpoint already has what the callbacks did at its beginning."""
         self.rate.set_to(rate, step, scale)
         before = [_numbers(callback) for callback in self.list.callbacks]
         self._call("on_epoch_begin", epoch)
@@ -115,7 +115,7 @@ class Callbacks:
             getattr(self.list, hook)(*arguments)
 
     def _decision(self) -> Decision:
-        """Rank 0's, on every rank."""
+        """Rank 0's decision, on every rank."""
         numbers = np.array([self.rate.scale, bool(self.model.stop_training)], np.float64)
         if self.active:
             numbers = self.strategy.total(numbers if self.strategy.rank == 0 else numbers * 0)
@@ -193,7 +193,7 @@ def _check(callback: Any, place: str) -> None:
 
 
 def _numbers(callback: Any) -> dict[str, float]:
-    """The attributes of a callback that are numbers, such as what it counts."""
+    """The attributes of a callback that are numbers, such as its counters."""
     items: Iterable[tuple[str, Any]] = vars(callback).items()
     return {
         name: value.item() if isinstance(value, np.number) else value

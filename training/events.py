@@ -12,8 +12,8 @@ import tensorflow as tf
 from .config import TrainConfig
 
 FOLDER = "tensorboard"
-FLUSH_MS = 10_000  # a value waits no longer for the file, if another one follows
-AGAIN = 10.0  # seconds after a failed write to the next file: one that failed takes no more events
+FLUSH_MS = 10_000  # a value is written after this time, if another one follows
+AGAIN = 10.0  # seconds from a failed write to a new file: the failed one accepts no more events
 
 
 class Events:
@@ -86,7 +86,7 @@ def begin_again(folder: Path, step: int) -> None:
     """Mark that an earlier attempt's points from this step on are replaced, where it wrote some.
 
     Otherwise TensorBoard shows them twice, unless its data server reads them, which goes by the
-    order of steps. Its readers go by the names of files: this one comes before that of the writer.
+    order of steps. Its other readers sort files by name: this one comes before the writer's.
     """
     if not any(folder.glob("*tfevents*")):
         return

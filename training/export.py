@@ -23,7 +23,7 @@ def export(model: Any, dataset: Dataset, config: TrainConfig, folder: Path) -> N
     lists = {"classes": list(dataset.names), "columns": list(dataset.train.columns)}
     lists["fill"] = list(getattr(dataset.train, "fill", ()))
     settings = json.dumps({"settings": asdict(config), **lists})
-    partial = folder / f".partial.{MODEL}"  # Keras tells the format by the end of the name
+    partial = folder / f".partial.{MODEL}"  # Keras recognises the format by the end of the name
     model.save(partial)
     with zipfile.ZipFile(partial, "a") as archive:  # a .keras file is a zip
         archive.writestr(SETTINGS, settings)

@@ -286,7 +286,7 @@ class Lanes:
         return windows.map(tf.gather).unbatch()
 
     def pieces(self, spans: Spans) -> Iterator[Piece]:
-        """Some of this replica's records, which are read beside all its other tracks."""
+        """Some of this replica's records, which are read together with all its other tracks."""
         return self.samples.source.pieces(spans, len(self.own) * self.tracks)
 
     def padding_records(self) -> Any:
@@ -296,8 +296,8 @@ class Lanes:
 
 
 def records_of(path: Any, offset: Any, skip: Any, count: Any) -> Any:
-    """The given number of records of a file, which TensorFlow's own data set reads from its begin
-    only."""
+    """The given number of records of a file, which TensorFlow's own data set reads only from its
+    beginning."""
     file = tf.raw_ops.TFRecordDatasetV2(
         filenames=[path], compression_type="", buffer_size=BUFFER, byte_offsets=[offset]
     )

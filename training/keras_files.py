@@ -86,7 +86,7 @@ def without_later_keys(path: Path, plain: Path) -> None:
 
 
 def without_keys(value: Any) -> Any:
-    """A configuration without the keys of LATER that have the value there."""
+    """A configuration without the keys of LATER that have the value of LATER."""
     if isinstance(value, dict):
         return {k: without_keys(v) for k, v in value.items() if k not in LATER or v != LATER[k]}
     return [without_keys(item) for item in value] if isinstance(value, list) else value

@@ -60,7 +60,7 @@ FAR_FACTOR, FAR_DIFFERENCE, FEW = 2.0, 0.2, 20
 
 
 def overfit_note(trained: Metrics, held_out: Metrics, unit: float = 1.0) -> str:
-    """What to say where the losses are far apart; empty otherwise, and with FEW held-out samples.
+    """The message if the losses are far apart; empty otherwise, and with FEW held-out samples.
     `unit` is the variance of labels that are numbers."""
     difference = (held_out.loss - trained.loss) / unit
     far = held_out.loss > FAR_FACTOR * trained.loss and difference > FAR_DIFFERENCE
@@ -87,7 +87,7 @@ class Records:
         self.file = file
 
     def emit(self, kind: str, **values: Any) -> None:
-        """Print one record now. What JSON cannot say (nan, inf) becomes null."""
+        """Print one record now. Values that JSON lacks (nan, inf) become null."""
         if self.silent:
             return
         record = {"kind": kind, **{name: _rounded(value) for name, value in values.items()}}
@@ -131,9 +131,9 @@ class Progress:
     """Counts steps and reports at most five times a second, and at the last step.
 
     `scalars` gets the loss of the epoch so far, the learning rate and the speed with each report.
-    `samples_per_s` is over all ranks, in this epoch; the run's first step, which compiles, counts
-    in no rate. `step_s` is a step's mean time in this epoch, `input_s` the part of it that was
-    spent waiting for the batch. The rest is computation and communication, which run as one.
+    `samples_per_s` is over all ranks, in this epoch; the run's first step, which compiles, does not
+    count. `step_s` is a step's mean time in this epoch, `input_s` the part of it that was spent
+    waiting for the batch. The rest is computation and communication, which run as one.
     """
 
     INTERVAL = 0.2
@@ -254,6 +254,6 @@ def _finite(value: Any) -> Any:
 
 
 def _rounded(value: Any) -> Any:
-    """Six significant digits say all that a record can know."""
+    """Six significant digits: measured values are not more precise."""
     value = _finite(value)
     return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -269,7 +269,7 @@ class Training:
         self.events.profile(self.position.step)
 
     def _drain(self, waiting: deque[tuple[Any, float]], most: int) -> None:
-        """Take the results of steps until at most so many are still computed."""
+        """Take the results of steps until at most `most` are still being computed."""
         while len(waiting) > most:
             pending, waited = waiting.popleft()
             result = self.strategy.fetch(pending).astype(np.float64)
@@ -319,8 +319,8 @@ class Training:
         return position.stopped or 0 < self.config.early_stopping <= waited
 
     def _keep_before_first_evaluation(self) -> None:
-        """Held-out files are read for the first time now: a broken one ends the training, which
-        then continues from here."""
+        """Save a checkpoint before held-out files are read for the first time: if a broken one ends
+        the training, it can continue from here."""
         lazy = not isinstance(self.data.validation, Arrays)
         if lazy and self.state.enabled and self.saved is None:
             self._save()
@@ -331,7 +331,7 @@ class Training:
 
     def _finish(self, result: Result | None, evaluate: Callable[[], Result]) -> Evaluation:
         """The last checkpoint, the exports, and then the evaluation: if held-out data cannot be
-        read, the model is there. `result` is that of the last epoch."""
+        read, the model already exists. `result` is that of the last epoch."""
         if self.state.enabled:
             self.position = replace(self.position, done=True)
             self._save()

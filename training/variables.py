@@ -7,7 +7,8 @@ from typing import Any
 
 
 def tensors_of(variables: Sequence[Any]) -> list[Any]:
-    """The tf.Variables of Keras 3's, which neither the tape nor Horovod understands."""
+    """The tf.Variables inside Keras 3's variables; neither the tape nor Horovod understands the
+    latter."""
     return [variable.value for variable in variables]
 
 

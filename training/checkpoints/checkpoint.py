@@ -108,7 +108,7 @@ class Checkpoints:
     ) -> Path:
         """Write a checkpoint, completely or not at all; then remove the surplus ones.
 
-        Each of `arrays` is written before the next one is taken: an iterator needs the memory of
+        Each of `arrays` is written before the next one is taken: an iterator needs memory for only
         one of them.
         """
         name = f"step-{position.step:08d}"
@@ -213,7 +213,8 @@ def read(folder: Path) -> Checkpoint:
 
 
 class Hashed:
-    """A file that is written from its begin to its end, and its hash: it is not read again."""
+    """A file that is written from beginning to end and hashed meanwhile, so that it need not be
+    read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.sha256, self.bytes = file, hashlib.sha256(), 0

@@ -33,7 +33,7 @@ def _of_host(proc: Path) -> list[int]:
 
 
 def _of_groups(proc: Path, cgroups: Path) -> list[int]:
-    """What each group of the process may still use; memory of files can be freed."""
+    """What each group of the process may still use; page cache counts as free."""
     free = []
     for line in _text(proc / "self/cgroup").splitlines():
         if not line.startswith("0::/"):

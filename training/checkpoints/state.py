@@ -27,7 +27,7 @@ FIXED = (
     "augment",
 )  # fmt: skip
 DEFAULTS = {item.name: item.default for item in fields(TrainConfig)}  # of an older checkpoint
-# Of a position, what processes add up as whole numbers.
+# The fields of a position that processes add up as whole numbers.
 COUNTS = (
     "step", "epoch", "samples", "global_batch", "lanes", "order", "waited", "done", "stopped",
 )  # fmt: skip
@@ -50,7 +50,7 @@ class State:
         self.best: Sequence[Any] = ()  # weights of the best epoch, on rank 0
 
     def load(self) -> tuple[Position, Checkpoint | None]:
-        """Where to begin; rank 0 reads the files, the others learn the position from it."""
+        """The position to begin at; rank 0 reads the files and sends the position to the others."""
         checkpoint: Checkpoint | None = None
         fault: Exception | None = None
         if self.strategy.rank == 0:
@@ -152,8 +152,8 @@ class State:
         return bool(self.config.checkpoint_steps or self.config.checkpoint_minutes)
 
     def due(self, step: int) -> bool:
-        """Whether a checkpoint is to be written after this step; the same on every rank. One after
-        so many minutes is not due while another is being written."""
+        """Whether a checkpoint is to be written after this step; the same on every rank. A
+        checkpoint by minutes is not due while another is being written."""
         if self.config.checkpoint_steps and step % self.config.checkpoint_steps == 0:
             return True
         if not self.config.checkpoint_minutes or step % CHECK_EVERY:
@@ -167,12 +167,12 @@ class State:
         return self.enabled and self.agree(passed > COST * self.cost and not self.writer.busy)
 
     def agree(self, wish: bool) -> bool:
-        """Rank 0's wish, on every rank."""
+        """Rank 0's decision, on every rank."""
         return bool(self.strategy.total(np.array([float(wish and self.strategy.rank == 0)]))[0])
 
     def save(self, position: Position, model: Any, optimizer: Any, callbacks: str) -> None:
         """Copy the state on all processes at this step; rank 0 writes it while the training
-        continues. It first waits for the checkpoint before. `callbacks` is the state of the
+        continues. It first waits for the previous checkpoint. `callbacks` is the state of the
         callbacks."""
         began = time.monotonic()
         idle = self.strategy.rank != 0 or self.finish()
@@ -191,7 +191,7 @@ class State:
             pass
 
     def _has_memory(self, size: int) -> bool:
-        """Whether there is memory for a copy of the state. That there is none is reported once."""
+        """Whether there is memory for a copy of the state. A lack of memory is reported once."""
         why = missing_memory(size)
         if why and self.copies:
             self.records.emit("message", text=f"the training waits for its checkpoints: {why}")

@@ -55,7 +55,7 @@ class Writer:
     def start(self, step: int, began: float, write: Callable[[], object]) -> None:
         """Write the checkpoint of a step, whose copy began at this time (monotonic).
 
-        The one before must have been collected.
+        The previous one must have been collected.
         """
         assert self._thread is None and not self._outcome, "one checkpoint at a time"
         # A daemon: a write to a disk that does not answer must not keep the process alive.
@@ -107,7 +107,8 @@ class Writer:
         return self._outcome.pop()
 
     def _catch_sigterm(self) -> None:
-        """Only the main thread may; and a handler that is not Python's cannot be set again."""
+        """Only in the main thread, which alone may do so; and not if the present handler is not
+        Python's, because that could not be restored."""
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGTERM) is not None:
             self._handler = signal.signal(signal.SIGTERM, self._terminate)

@@ -1,4 +1,4 @@
-"""Data sets by name, and what all of them give. Importing this needs the standard library only.
+"""Data sets by name, and their common interface. Importing this needs the standard library only.
 
 A data set is a module, a line in DATASETS of training/registry.py, its tests and two rows of docs
 (docs/architecture.md, Recipes). Its module has:
@@ -27,7 +27,7 @@ class DataError(Exception):
 
 
 def _unmeasured() -> Moments:
-    """Those of inputs without training data."""
+    """The moments of inputs without training data."""
     from .moments import Moments
 
     return Moments()
@@ -80,7 +80,7 @@ class Dataset:
 
     train: Any
     validation: Any
-    test: Any  # None: the validation data is the last word too
+    test: Any  # None: the validation data is also the test data
     inputs: Inputs
     classes: int
     names: tuple[str, ...]

@@ -106,7 +106,7 @@ def download(options: argparse.Namespace) -> None:
     """Download a part of the files of a URI; the last line printed is their folder."""
     store = open_store(options.uri)
     listed = store.items()
-    manifest.beside(store, listed)  # an index has no files of which there could be a part
+    manifest.beside(store, listed)  # refuses an index, whose files are elsewhere
     items = Part.parse(options.part).of(listed)
     if options.folder:
         cache.download(store, cache.remote_files(store, items), options.folder, report)

@@ -20,11 +20,11 @@ class Arrays:
     """Values [samples, ...] and labels [samples], of several classes per sample [samples, classes].
     Bytes are pixels: a model gets them as 0..1.
 
-    `factors` [samples] are what the loss of each sample is multiplied by; None where they are 1.
-    `columns` are the names of the inputs of a table. `ignored` describes what else the source
-    contains. `place` names a value [sample, ...] or a label [sample] by its index in `source`; the
-    samples of a part have other numbers, and no place. `fill` stands for missing values of a table;
-    `as_in` reads the table again with other `columns` and `fill`.
+    `factors` [samples] multiply the loss of each sample; None if all are 1. `columns` are the names
+    of the inputs of a table. `ignored` describes what else the source contains. `place` names a
+    value [sample, ...] or a label [sample] by its index in `source`; the samples of a part have
+    other numbers, and no place. `fill` stands for missing values of a table; `as_in` reads the
+    table again with other `columns` and `fill`.
     """
 
     values: Any

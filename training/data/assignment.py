@@ -7,7 +7,7 @@ An epoch is one sequence of all samples. A sample's place in it is its *position
 positions k * global_batch to (k + 1) * global_batch, so the samples of a step do not depend on the
 number of replicas. The last step takes what is left: every sample counts exactly once.
 
-What one step gives to which replica is decided by lanes: position p belongs to lane p % lanes, and
+Lanes decide which replica gets which positions of a step: position p belongs to lane p % lanes, and
 lane l to replica l % replicas.
 
 - Data that can be read in any order (arrays, image files): one lane per replica, and the sequence
@@ -57,7 +57,7 @@ class Epoch:
         return [p for p in batch if p % self.lanes % self.replicas == replica]
 
     def length(self, step: int, replica: int) -> int:
-        """Samples in a replica's batch: no batch is empty, and only one that would be is padded.
+        """Samples in a replica's batch. Only a batch that would be empty is padded.
 
         Padding counts in the statistics of a batch normalisation, though not in the loss.
         """
@@ -80,7 +80,7 @@ class Share:
 
 
 def shares(epoch: Epoch, replica: int, steps: int) -> Iterator[Share]:
-    """The batches of one replica. Padding is the first position of its step."""
+    """The batches of one replica. Padding repeats the first position of its step."""
     for step in range(steps):
         positions = epoch.positions(step)
         share = epoch.share(step, replica)
@@ -92,7 +92,7 @@ def shares(epoch: Epoch, replica: int, steps: int) -> Iterator[Share]:
         )
 
 
-@functools.lru_cache(maxsize=1)  # a host with several GPUs asks once for each of them
+@functools.lru_cache(maxsize=1)  # a host with several GPUs calls it once for each of them
 def shuffled(samples: int, *, epoch: int, seed: int) -> Sequence[int]:
     """Every sample number once, in an order that is the same on each machine."""
     order = list(range(samples))

@@ -40,7 +40,8 @@ Report = Callable[[str], None]
 @dataclass(frozen=True)
 class RemoteFile:
     """A file to download, with its sha256 or the beginning of it; without one it is verified by
-    its size alone. `etag`: its version, of which an incomplete download is continued."""
+    its size alone. `etag`: its version; an incomplete download is continued only with the same
+    one."""
 
     name: str
     bytes: int
@@ -72,7 +73,8 @@ def download_all(store: Store, items: Sequence[Item], report: Report) -> Path:
             download(store, remote_files(store, items), beside, report)
             try:
                 check_unchanged(store, items)
-            except ChangedError:  # it may be as listed again: not with the size of these alone
+            except ChangedError:
+                # If they are as listed again later, these parts must not pass by their size.
                 shutil.rmtree(beside, ignore_errors=True)
                 raise
             shutil.rmtree(beside / ".part", ignore_errors=True)

@@ -90,7 +90,7 @@ class Feeder:
                 yield content
 
     def files(self, epoch: int) -> Sequence[tuple[Item, int | None]]:
-        """The files of an epoch in order, with the number of records where a manifest says it."""
+        """The files of an epoch in order, with the number of records if a manifest has it."""
         listed = self.store.items()
         items = [item for item in listed if not is_manifest(item.name)]
         records: dict[str, int] = {}

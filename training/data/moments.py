@@ -1,5 +1,4 @@
-"""The mean and the variance of training data: models bring inputs and numbers as labels to one
-scale by them."""
+"""The mean and the variance of training data: with them, models scale inputs and numeric labels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """TFRecord files as sequences of framed records, without decoding them. Standard library only.
 
 A record is framed by its length (8 bytes), a CRC of the length, and after it a CRC of the data.
-TensorFlow checks the CRCs when it reads; here only that of a first length is checked, to know a
-TFRecord file from any other, and that of a length which is too large.
+TensorFlow checks the CRCs when it reads; here only the CRC of the first length is checked, to
+recognise a TFRecord file, and that of a length which is too large.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def segments(
     end: int | None = None,
     segment: int = 4 << 20,
 ) -> Iterator[tuple[memoryview, int]]:
-    """Read records of a file of `size` bytes: about `segment` bytes of whole records at a time,
-    and how many they are. What was read is copied only where a record began before it.
+    """Read records of a file of `size` bytes: about `segment` bytes of whole records at a time, and
+    their number. Data is copied only where a record began in the piece before.
 
     `begin` is the place of a record, `skip` the records to leave out from there, `count` those to
     read (None: to the end of the file), `end` a byte that is not before their end.
@@ -125,10 +125,10 @@ def check_first(data: memoryview, path: str, begin: int = 0) -> None:
 
 
 def check_lengths(file: IO[bytes] | gzip.GzipFile, path: str) -> None:
-    """Compare the length of each record with what follows it: TensorFlow takes that much memory
-    before it reads, and crashes where there is too little. A length with a wrong CRC ends the
-    check, since TensorFlow refuses it. `file` is open at its begin, may be a gzip.GzipFile, and
-    only its headers are read.
+    """Compare the length of each record with what follows it: TensorFlow allocates that much memory
+    before it reads, and crashes if there is too little. A length with a wrong CRC ends the check,
+    since TensorFlow refuses it. `file` is open at its beginning, may be a gzip.GzipFile, and only
+    its headers are read.
 
     Raises:
         DataError: the file ends inside a record, has one above LARGEST, or is damaged gzip.
@@ -147,13 +147,13 @@ def check_lengths(file: IO[bytes] | gzip.GzipFile, path: str) -> None:
 
 
 def reaches(file: IO[bytes] | gzip.GzipFile, end: int) -> bool:
-    """Whether a file has this many bytes; where it has, it is then at that place."""
+    """Whether a file has this many bytes; if so, its position is then there."""
     file.seek(end - 1)
     return bool(file.read(1))
 
 
 def reason(file: IO[bytes] | gzip.GzipFile, begin: int, end: int) -> str:
-    """Why a record is refused that begins and ends at these places."""
+    """Why a record that begins and ends at these places is refused."""
     needs, rest = end - begin - HEADER, file.seek(0, os.SEEK_END) - begin - HEADER
     if rest < needs:
         return f"the record needs {needs} bytes with its CRC, but the file has {rest} more"

@@ -98,7 +98,8 @@ def held_out(
 def read(
     module: ModuleType, data: DataSource, config: TrainConfig, report: Report
 ) -> dict[str, Any]:
-    """The splits of one URI. Shards are known by their manifest, whatever they were written from.
+    """The splits of one URI. Shards are recognised by their manifest, whatever they were written
+    from.
 
     Other content at the URI is reported, in one message.
 
@@ -163,7 +164,8 @@ def hold_out(samples: Any, config: TrainConfig) -> tuple[Any, Any]:
 
 def stratified(labels: Any, count: int, generator: random.Random) -> set[int]:
     """About `count` numbers of samples, of each class its share; a class with one sample is not
-    held out. If there are at most `count` classes, each other one has at least one."""
+    held out. If there are at most `count` classes, at least one sample of every other class is held
+    out."""
     members: dict[Any, list[int]] = {}
     for number, label in enumerate(labels.tolist()):
         members.setdefault(label, []).append(number)
@@ -178,7 +180,7 @@ def stratified(labels: Any, count: int, generator: random.Random) -> set[int]:
     for k in in_turn[: max(0, count - sum(sizes))]:
         sizes[k] += sizes[k] < len(of_class[k][1]) - 1
     if not any(sizes):  # each class has one sample
-        return {of_class[0][1][0]}  # the others still have the highest number
+        return {of_class[0][1][0]}  # the training data keeps the class with the highest number
     return {
         number
         for size, (_, numbers) in zip(sizes, of_class, strict=True)
@@ -259,8 +261,8 @@ def check_columns(samples: Any, columns: tuple[str, ...], name: str, other: str)
 
 
 def with_classes(samples: Any, classes: tuple[str, ...], name: str, other: str) -> Any:
-    """The same samples with the numbers that `other` gives to its classes. A class is the one of
-    the same name, otherwise one of the same number.
+    """The same samples with the numbers that `other` gives to its classes. Classes match by name,
+    otherwise by number.
 
     Raises:
         DataError: a class is not one of them.

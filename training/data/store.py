@@ -1,10 +1,10 @@
 """Read and write data in a local folder, in S3 and in Google Cloud Storage, with one interface.
 
 A name is a path with slashes below the URI. Buckets are read with obstore; credentials come from
-the environment, else from the machine's role or service account. `s3_endpoint` has what names
-another server for S3, `STORAGE_EMULATOR_HOST` does for Google.
+the environment, else from the machine's role or service account. `s3_endpoint` determines another
+server for S3, `STORAGE_EMULATOR_HOST` one for Google.
 
-A store reads one version of each file, that of its first look: another one is a DataError.
+A store reads one version of each file, the first that it sees: another one is a DataError.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from . import DataError
 from .uri import DataSource
 
 T = TypeVar("T")
-TRIES = 4  # of one range, besides what the client itself tries again
+TRIES = 4  # of one range, in addition to the client's own retries
 PART = 8 << 20  # bytes of one part of an upload
 # A stalled connection is given up after READ_TIMEOUT; a refused one is tried for RETRY_TIMEOUT.
 READ_TIMEOUT = timedelta(seconds=30)
@@ -144,7 +144,7 @@ def bare(etag: str | None) -> str:
 
 
 def replaced(path: str) -> DataError:
-    """The error for a file that is another one than at the first look."""
+    """The error for a file that has changed since it was first seen."""
     return DataError(f"{path} was replaced while it was read. Start again: nothing is mixed")
 
 
@@ -311,7 +311,7 @@ CAUSES = {
 
 
 def cause_of(error: Exception) -> str:
-    """What a store's error means, where trying again does not help; empty for other errors."""
+    """What a store's error means, if a retry does not help; empty for other errors."""
     text = str(error)
     for cause, pattern in CAUSES.items():
         if re.search(pattern, text):
@@ -334,7 +334,7 @@ def first(pattern: str, error: Exception) -> str:
 
 
 def connected(place: BucketUri) -> Any:
-    """A client of the bucket; nothing is requested yet, but S3's region where it is not set."""
+    """A client of the bucket; nothing is requested yet, except S3's region if it is not set."""
     from obstore import store
 
     options: Any = {
@@ -352,7 +352,7 @@ def connected(place: BucketUri) -> Any:
             options["service_account_key"] = json.dumps(account)
         return store.GCSStore(place.bucket, **options)
     region = region_of(place.bucket)
-    # Named always: obstore itself would take AWS_ENDPOINT_URL also where the user ignores it.
+    # Always passed: obstore itself would use AWS_ENDPOINT_URL even if the user has switched it off.
     options["endpoint"] = endpoint_of("s3") or own_endpoint(region)
     return store.S3Store(place.bucket, region=region, **options)
 
@@ -372,7 +372,7 @@ def own_endpoint(region: str) -> str:
 
 
 def region_of(bucket: str) -> str:
-    """The region from the environment; else S3 tells a bucket's region to anybody who asks."""
+    """The region from the environment; else from S3, which reveals a bucket's region to anybody."""
     for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         if os.environ.get(variable):
             return os.environ[variable]

@@ -1,4 +1,4 @@
 """The evaluation of a model on held-out data: its figures, its worst pictures, evaluation.json.
 
-A training evaluates its own model by it, and `--evaluate` one that was exported.
+A training uses it for its own model, `--evaluate` for an exported one.
 """

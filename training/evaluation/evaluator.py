@@ -24,7 +24,7 @@ from ..tasks import Task
 from .metrics import MoreMetrics
 from .scores import Counts, counts_of
 
-MOST_CLASSES = 100  # of a confusion matrix: it has the square of them; of more, three counts each
+MOST_CLASSES = 100  # of a confusion matrix (their square); for more, three counts per class
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Result:
 
 
 def metrics_of(tallies: Any) -> Metrics:
-    """The means that these sums make."""
+    """The means from these sums."""
     loss, samples, score = (float(value) for value in tallies[:SUMS])
     return Metrics(loss / samples, score / samples, round(samples))
 
@@ -78,7 +78,7 @@ def evaluator(
 
 
 def _result(tallies: Any, classes: int) -> Result:
-    """The result that these sums make: first those of the metrics, then those of the classes."""
+    """The result from these sums: first those of the metrics, then those of the classes."""
     metrics, counts = metrics_of(tallies), tallies[SUMS:].astype(int)
     if classes > MOST_CLASSES:
         return Result(metrics, [Counts(*row) for row in counts.reshape(3, -1).T.tolist()], None)
@@ -104,7 +104,7 @@ def _replica_step(
 
 
 def _class_sums(labels: Any, predictions: Any, weights: Any, classes: int) -> Any:
-    """The confusion matrix of a batch, float32; of more classes their `Counts`, [3, classes]."""
+    """The confusion matrix of a batch, float32; for more classes their `Counts`, [3, classes]."""
     if classes <= MOST_CLASSES:
         return tf.math.confusion_matrix(labels, predictions, classes, weights, tf.float32)
     right = weights * tf.cast(labels == predictions, tf.float32)

@@ -33,7 +33,7 @@ class MoreMetrics:
             self._try(name, metric)
 
     def sums(self, labels: Any, outputs: Any, weights: Any) -> Any:
-        """The states that a batch makes, one after the other; rows of weight 0 do not count."""
+        """The states from a batch, one after the other; rows of weight 0 do not count."""
         outputs = tf.where(weights[:, None] > 0, outputs, 0.0)  # padding need not be finite
         states = [self._state(each, labels, outputs, weights) for each in self.metrics.values()]
         return tf.concat([tf.zeros([0]), *states], axis=0)
@@ -110,7 +110,7 @@ class _MeanArea(keras.metrics.AUC):  # type: ignore[misc]
 
 
 def _result(metric: Any, sums: Any) -> Any:
-    """The value that a state, as one vector, makes."""
+    """The value of a metric from its state, as one vector."""
     parts = np.split(sums, np.cumsum(_sizes(metric)))
     state = [
         tf.constant(np.reshape(values, variable.shape), variable.dtype)

@@ -23,7 +23,7 @@ class Averages:
 
     @contextlib.contextmanager
     def in_model(self) -> Iterator[None]:
-        """Meanwhile the model has the averages."""
+        """During the block the model has the averages."""
         weights = self.weights
         trained = [tf.identity(weight) for weight in weights]
         self.stay_in_model()

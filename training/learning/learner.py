@@ -32,7 +32,7 @@ class Learner:
         total: int,
         epoch: int,
     ) -> None:
-        """As it is after `epoch` epochs; `total` counts the steps of the training.
+        """The state after `epoch` epochs; `total` counts the steps of the training.
 
         Raises:
             TrainingError: the model does not take the data.
@@ -48,7 +48,8 @@ class Learner:
             if 0 < config.unfreeze_epochs <= epoch:
                 unfreeze(self.model)
             self._start_phase(epoch)
-        # Of the loss: the step of an update does not depend on the unit of numbers as labels.
+        # Divides the loss, so that the size of an update does not depend on the unit of numeric
+        # labels.
         regression = config.task == "regression"
         self.unit = data.inputs.moments().label_deviation ** 2 if regression else 1.0
 

@@ -44,7 +44,7 @@ class Step:
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`idle`: a replica may be without samples in a step. `unit` divides the loss whose
-        gradients are taken. `report` gets what to tell."""
+        gradients are taken. `report` gets messages."""
         self.strategy, self.model, self.optimizer = strategy, model, optimizer
         self.task, self.config, self.idle = task, config, idle
         self.unit = unit
@@ -75,8 +75,8 @@ class Step:
     ) -> tuple[Any, Any]:
         """Gradients and sums of one replica's batch, computed in so many parts.
 
-        Each part begins with the moving averages of the step before, and the mean over the samples
-        is what stays: they move once per step, and not at all for a batch of padding.
+        Each part begins with the moving averages of the previous step, and their mean over the
+        samples is kept: they move once per step, and not at all for a batch of padding.
         """
         parts = self.config.accumulation
         factors = self._factors(labels, factors)
@@ -123,14 +123,14 @@ class Step:
         return gradients, sums(losses, self.task.scores(labels, outputs), weights)
 
     def _factors(self, labels: Any, factors: Any) -> Any:
-        """What each sample counts in the loss: its own factor times that of its class."""
+        """The factor of each sample in the loss: its own times that of its class."""
         if factors is None:
             factors = tf.ones([tf.shape(labels)[0]])
         of_classes = self.config.factors_of_classes
         return factors * tf.gather(tf.constant(of_classes), labels) if of_classes else factors
 
     def _note_unused(self, paths: Sequence[str]) -> None:
-        """While the graph is made: as Keras does, train the other weights and say so once."""
+        """While the graph is made: as Keras does, train the other weights and report that once."""
         if paths and not self.unused:
             self.unused = paths
             self.report(f"the loss does not depend on {', '.join(paths)}: not trained")

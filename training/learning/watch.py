@@ -60,7 +60,7 @@ def check_finite(faults: Any, texts: Sequence[str], ranks: Sequence[int], advice
     bad = np.flatnonzero(faults)
     if not len(bad):
         return
-    # With the loss all gradients are lost: to name it says enough.
+    # If the loss is not finite, no gradient is: it is enough to name the loss.
     more = f" (and {len(bad) - 1} more)" if bad[0] and len(bad) > 1 else ""
     raise TrainingError(
         f"{texts[bad[0]]}{more} is not a number on rank {', '.join(map(str, ranks))}: {advice}"

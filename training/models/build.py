@@ -63,7 +63,7 @@ def _with_inputs(model: Any, inputs: Inputs) -> Any:
 
 
 def _in_units_of_labels(model: Any, inputs: Inputs) -> Any:
-    """The model with outputs of mean 0 and variance 1 as numbers like the training labels."""
+    """The model, whose outputs of mean 0 and variance 1 are scaled to the training labels."""
     moments = inputs.moments()
     scale = layers.Rescaling(
         moments.label_deviation, moments.label_mean, dtype="float32", name="in_units_of_labels"
@@ -108,11 +108,11 @@ def _check_outputs(model: Any, name: str, outputs: int) -> None:
 
 
 def _last_activation(model: Any, outputs: int) -> str:
-    """The activation that makes probabilities of the outputs; empty where there is none."""
+    """The activation that turns the outputs into probabilities; empty where there is none."""
     last = model
     while getattr(last, "outputs", None):
         last = last.outputs[0]._keras_history.operation
-    if isinstance(last, keras.Model):  # a subclass: only its values tell
+    if isinstance(last, keras.Model):  # a subclass: only its values show it
         sample = np.zeros((1, *model.input_shape[1:]), model.inputs[0].dtype)
         values = keras.ops.convert_to_numpy(model(sample))
         is_distribution = outputs > 1 and (values >= 0).all() and abs(values.sum() - 1) < 1e-3

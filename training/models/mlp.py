@@ -1,4 +1,4 @@
-"""Two hidden layers, and columns of any scale are brought to the same one: for tables."""
+"""Two hidden layers after scaling of all columns: for tables."""
 
 from __future__ import annotations
 

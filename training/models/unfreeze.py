@@ -8,7 +8,7 @@ import keras
 
 
 def unfreeze(model: Any) -> None:
-    """Train all layers. Batch normalisation that was frozen stays so, with the statistics of its
+    """Train all layers. Frozen batch normalisation stays frozen, with the statistics of its
     pre-training, as Keras' guide to transfer learning recommends."""
     frozen = frozen_layers(model)
     for layer in frozen:  # the outer ones first, which set the inner ones

@@ -160,7 +160,7 @@ def _refusal(status: int, message: str) -> Response:
 
 
 def application(endpoint: ServedApp, on_failure: Callable[[Exception], None]) -> App:
-    """The ASGI application; `on_failure` gets what ends the watch over the versions."""
+    """The ASGI application; `on_failure` gets the error that ends the watch over the versions."""
 
     async def watch() -> None:
         try:

@@ -58,7 +58,7 @@ class Batcher:
         self._task = asyncio.create_task(self._work()) if self._batches else None
 
     async def predict(self, arrays: Arrays) -> dict[str, Any]:
-        """The outputs for these inputs; what the model raises, and InvalidRequest."""
+        """The outputs for these inputs; raises InvalidRequest, and what the model raises."""
         if not self._batches or not have_equal_rows(arrays):
             return await self._in_one_call(arrays)
         rows = rows_of(arrays)
@@ -120,7 +120,8 @@ class Batcher:
                 _resolve(call, result)
 
     async def _one_by_one(self, calls: Sequence[_Call], error: Exception) -> None:
-        """One request may have caused the failure of the batch: the others do not fail with it."""
+        """Call the model for each request alone: one of them may have made the batch fail, and only
+        that one should fail."""
         for call in calls:
             outcome: dict[str, Any] | Exception = error
             if len(calls) > 1:

@@ -1,7 +1,7 @@
 """Large bodies are parsed, and large answers written, in a process beside the server.
 
-json and NumPy hold Python's lock while they convert a list: in a thread they would stop all other
-requests as long. The process starts with the first large request, and its memory has a limit.
+json and NumPy hold Python's lock while they convert a list: in a thread they would block all other
+requests meanwhile. The process starts with the first large request, and its memory has a limit.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class LargeWork:
 
 
 def work_until_end(memory: int) -> None:
-    """In the process: do the work that comes through standard input, until it closes: also when the
-    server is killed. At most so many bytes are allocated."""
+    """In the process: do the work that comes through standard input, until that closes, as it does
+    when the server is killed. At most so many bytes are allocated."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
     gc.disable()  # it would look through millions of lists, which have no cycles
     limit_memory(memory)

@@ -20,7 +20,7 @@ class Refused(Exception):
     """A request that is answered with this status and message."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(status, message)  # both, as it is sent between processes
+        super().__init__(status, message)  # both, because it is sent between processes
         self.status, self.message = status, message
 
 
@@ -200,7 +200,8 @@ def _decoded(value: Any) -> Any:
 
 
 def _may_have_bytes(values: list[Any]) -> bool:
-    """Numbers are not walked: large requests have many of them."""
+    """Whether a list may contain bytes. A list of numbers is not searched: large requests have
+    many."""
     return any(isinstance(value, list | dict) for value in values)
 
 

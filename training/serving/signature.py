@@ -55,7 +55,7 @@ class Tensor:
         """The value of a request as an array of this type and shape.
 
         Raises:
-            InvalidRequest: it is none; `where` names it in the message.
+            InvalidRequest: it is not such an array; `where` names it in the message.
         """
         array = _strings(value, where) if self.dtype == STRING else self._numbers(value, where)
         if self.shape is not None and not _fits(array.shape, self.shape):

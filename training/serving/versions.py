@@ -19,7 +19,7 @@ from .settings import ServeSettings
 if TYPE_CHECKING:  # needs prometheus_client, which only a server has
     from .metrics import ServingMetrics
 
-EVERY = 0.5  # seconds between two looks for a new version
+EVERY = 0.5  # seconds between two checks for a new version
 Load = Callable[[Path], Model]
 Report = Callable[[str], None]
 
@@ -98,7 +98,7 @@ class Versions:
             raise ModelError(reasons[0] if reasons else f"no model in {self.settings.model}")
 
     async def _try(self, number: int, path: Path) -> bool:
-        """Change to a version; False if it does not load, now or at an earlier look."""
+        """Change to a version; False if it does not load, now or at an earlier check."""
         changed = path.stat().st_mtime_ns
         if self._failed.get(number) == changed:
             return False

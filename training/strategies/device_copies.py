@@ -1,4 +1,4 @@
-"""The copies of a data set to devices that tf.distribute makes end at once."""
+"""Lets the device copies of a data set that tf.distribute creates end at once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ MAKE = "_create_device_dataset"  # tf.data has no public way to the options of t
 
 
 def end_at_once() -> None:
-    """Without a thread that tunes them: there is nothing to tune. A TensorFlow that makes these
-    data sets elsewhere is left as it is.
+    """Create these copies without a thread that tunes them: there is nothing to tune. A TensorFlow
+    that creates them elsewhere stays as it is.
 
-    An iterator waits for that thread when it is deleted. The thread sleeps through the message that
-    it should end where it reads the flag before the flag is set: for as long as the iterator has
-    existed, up to 60 s, at the end of one run in two or more (TensorFlow 2.18.1 and 2.21.0,
-    model.cc `OptimizeLoop`, cancellation.cc).
+    An iterator waits for that thread when it is deleted. If the thread reads the flag to end just
+    before it is set, it sleeps on, for as long as the iterator has existed, up to 60 s. This
+    happens at the end of at least every second run (TensorFlow 2.18.1 and 2.21.0, model.cc
+    `OptimizeLoop`, cancellation.cc).
     """
     with suppress(ImportError):
         from tensorflow.python.data.ops import multi_device_iterator_ops

@@ -53,7 +53,8 @@ class Horovod:
         total = hvd.allreduce(tallies, op=hvd.Sum)  # counts need all their digits
         if not gradients:
             return [], total
-        # Horovod adds in half precision, where 40,000 of each of two ranks is infinite.
+        # Horovod adds in half precision, where the sum of 40,000 from each of two ranks is
+        # infinite.
         shares = [gradient / self.size for gradient in gradients]
         means = hvd.grouped_allreduce(shares, op=hvd.Sum, compression=self.compression)
         return [mean * self.size for mean in means], total

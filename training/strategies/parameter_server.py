@@ -53,7 +53,7 @@ def serve() -> None:
 
 
 def wait_for_end(address: str, start: float = START) -> None:
-    """Return when the chief listened at its address and does so no more.
+    """Return when the chief has listened at its address and no longer does.
 
     Raises:
         TrainingError: it never listened within `start` seconds.

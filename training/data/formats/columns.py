@@ -1,7 +1,7 @@
 """The columns of a table as numbers.
 
-The names of the inputs say what each is made of, so that a model, or other data, needs nothing else
-to read a table in the same way:
+The name of an input shows how it is made, so that a model, or other data, needs nothing else to
+read a table in the same way:
 
     age               a number
     rate in %         the number before the sign
@@ -28,7 +28,7 @@ from .. import DataError
 
 MISSING = ("", "na", "n/a", "#n/a", "nan", "null", "none", "<na>", "?")  # in lower case
 MOST_CATEGORIES = 100  # of one column
-FEW = 10  # categories: so many are never too many
+FEW = 10  # categories: up to this number is never too many
 ID = re.compile(r"(.*[ _-])?(id|ID|Id)|.*[a-z]I[dD]|uuid|UUID")
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 DECIMAL = re.compile(r"[+-]?\d*,\d+")
@@ -72,7 +72,7 @@ def is_missing(text: str) -> bool:
 
 
 def is_missing_label(text: str) -> bool:
-    """The same of a label: `None` may be the name of a class."""
+    """The same for a label: `None` may be the name of a class."""
     return is_missing(text) and text.strip().lower() != "none"
 
 
@@ -117,7 +117,7 @@ def inputs_of(column: Column, config: TrainConfig) -> list[str]:
     """The names of the inputs that a column makes.
 
     Raises:
-        DataError: it is none; the message has the line, and what to do.
+        DataError: it cannot be an input; the message has the line, and what to do.
     """
     if column.plain is not None:
         return [column.name]
@@ -202,7 +202,8 @@ def command(sed: str, path: str) -> str:
 
 
 def is_id(column: Column) -> bool:
-    """Whether a column numbers or names its rows: by its name, and no two rows are the same."""
+    """Whether a column numbers or names the rows: its name shows it, and no two values are the
+    same."""
     if not ID.fullmatch(column.name):
         return False
     values = column.values()

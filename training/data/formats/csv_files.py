@@ -4,7 +4,7 @@
 FOLDER/train.csv, validation.csv, test.csv      or a folder with one .csv, or a file
 FOLDER/a_train.csv, a_test.csv
 
-UTF-8, separated by `,`, `;` or tabs: by the one with which the labels are a column.
+UTF-8, separated by `,`, `;` or tabs, whichever makes the labels a column.
 """
 
 from __future__ import annotations
@@ -128,13 +128,13 @@ def files_of(folder: Path) -> dict[str, Path]:
     if len(paths) != 1:
         other = sorted(path for path in folder.iterdir() if path.suffix.lower() in OTHER)
         if not paths and other:
-            read_bytes(other[0])  # says how it is converted
+            read_bytes(other[0])  # its error has the command that converts it
         raise DataError(f"{folder} needs train.csv, or one .csv file, and has {len(paths)}")
     return {"train": paths[0]}
 
 
 def split_word(stem: str) -> str | None:
-    """The split that the end of a name says, such as `train` of `titanic_train`."""
+    """The split at the end of a name, such as `train` in `titanic_train`."""
     return SPLIT_OF.get(re.split(r"[-_. ]", stem)[-1])
 
 

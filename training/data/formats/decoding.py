@@ -1,5 +1,6 @@
-"""Encoded images as pixels, by TensorFlow. What it would decode wrongly or not at all, such as a
-BMP with a palette, Pillow makes a PNG of first. Photos are turned as their EXIF orientation says.
+"""Encoded images as pixels, by TensorFlow. Pillow first converts to PNG what it would decode
+wrongly or not at all, such as a BMP with a palette. Photos are turned as their EXIF orientation
+says.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-WEBP = hasattr(tf.io, "decode_webp")  # TensorFlow 2.21 has it, 2.18 has not
+WEBP = hasattr(tf.io, "decode_webp")  # TensorFlow 2.21 has it, 2.18 does not
 PILLOW = find_spec("PIL") is not None
 ENDINGS = (
     *(".jpg", ".jpeg", ".png", ".bmp", ".gif"),
@@ -79,13 +80,13 @@ def _reason(content: bytes) -> str:
 
 
 def _prepared(files: Sequence[bytes], turn: bool) -> tuple[Any, Any]:
-    """Images that TensorFlow decodes right, and their EXIF orientations."""
+    """Images that TensorFlow decodes correctly, and their EXIF orientations."""
     images = np.array([as_tensorflow_reads(file) for file in files], object)
     return images, np.array([orientation(file) if turn else UPRIGHT for file in files], np.int32)
 
 
 def as_tensorflow_reads(content: bytes) -> bytes:
-    """The same image, or a PNG that Pillow makes; empty bytes where it reads no image either."""
+    """The same image, or a PNG that Pillow makes; empty bytes if Pillow cannot read it either."""
     if content.startswith((JPEG, PNG, GIF)) or (WEBP and _is_webp(content)):
         return content
     if content.startswith(BMP) and not _has_palette(content):
@@ -106,8 +107,8 @@ def as_tensorflow_reads(content: bytes) -> bytes:
 
 
 def _of_8_bits(image: Any) -> Any:
-    """An image with 16 bits per pixel by their upper 8, as TensorFlow reads such a PNG. `convert`
-    of Pillow (13.0) makes all above 255 white instead."""
+    """An image with 16 bits per pixel, reduced to the upper 8, as TensorFlow reads such a PNG.
+    `convert` of Pillow (13.0) makes all above 255 white instead."""
     if not image.mode.startswith("I;16"):
         return image
     from PIL import Image
@@ -133,7 +134,8 @@ def _is_webp(content: bytes) -> bool:
 
 
 def _has_palette(content: bytes) -> bool:
-    """Whether a BMP has at most 8 bits per pixel: TensorFlow takes their numbers for gray."""
+    """Whether a BMP has at most 8 bits per pixel: TensorFlow would read its palette indices as gray
+    values."""
     return content.startswith(BMP) and 0 < int.from_bytes(content[28:30], "little") <= 8
 
 

@@ -22,7 +22,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def splits_in(names: Iterable[str]) -> dict[str, str]:
-    """Which of these names stands for each split; of several the first one in SPLIT_OF."""
+    """Which of these names stands for each split; if several do, the first one in SPLIT_OF."""
     there = set(names)
     split_names: dict[str, str] = {}
     for name, split in SPLIT_OF.items():
@@ -32,8 +32,8 @@ def splits_in(names: Iterable[str]) -> dict[str, str]:
 
 
 def read_splits(folder: Path, read: Callable[[Path], Any]) -> dict[str, Any]:
-    """The samples of each split, of the folder with its name; without such folders all of `folder`
-    is training data. The training data also has what is not used."""
+    """The samples of each split, from the folder with its name; without such folders all of
+    `folder` is training data. The training data also lists what is not used."""
     inside = list(folder.iterdir())
     names = splits_in(item.name for item in inside if item.is_dir())
     if "train" not in names:

@@ -187,7 +187,7 @@ def images_in(folder: Path) -> tuple[list[Path], list[Path]]:
     for path in sorted(files_below(folder)):
         hidden = any(name.startswith(".") for name in path.relative_to(folder).parts)
         if path.suffix.lower() in ENDINGS and not hidden:
-            images.append(path)  # also a link to nothing, which is then named
+            images.append(path)  # also a dangling link: a message will name it
         elif path.is_file():
             others.append(path)
     return images, others

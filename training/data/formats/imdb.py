@@ -34,7 +34,7 @@ UNSPACED: tuple[range, ...] = (
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-# What a pickle of an array of lists is made of. Anything else could run code.
+# What a pickle of an array of lists may refer to. Anything else could run code.
 HARMLESS = {("numpy", name) for name in ("_reconstruct", "ndarray", "dtype")}
 HARMLESS |= {("_codecs", "encode")}  # bytes in old pickles
 

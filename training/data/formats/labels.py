@@ -1,4 +1,4 @@
-"""Labels as people write them, the classes that they stand for, and what was probably not meant."""
+"""Labels as people write them, the classes that they stand for, and probable mistakes in them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from .. import DataError
 # As programs write numbers. Codes such as `1_1` and `0e1` are names, though Python reads numbers.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]\d{1,4})?")
 DIGITS = 28  # that a Decimal keeps; a longer number is a name like any other
-FEW = 20  # classes: no more are doubtful
-SAMPLES_OF_NUMBER, SAMPLES_OF_TEXT = 5, 2  # of each class on average, from which classes are meant
+FEW = 20  # classes: up to this number is never doubtful
+# Of each class on average: with fewer, the labels are probably not meant as classes.
+SAMPLES_OF_NUMBER, SAMPLES_OF_TEXT = 5, 2
 SHOWN = 10  # names in a message
 
 

@@ -136,7 +136,8 @@ def is_one_hot(labels: Any) -> bool:
 
 
 def as_labels(labels: Any, config: TrainConfig) -> Any:
-    """Labels in the type of the task; what it cannot hold is kept for the checks to name it."""
+    """Labels in the type of the task; values that it cannot hold are kept, so that the checks name
+    them."""
     with np.errstate(invalid="ignore", over="ignore"):
         cast = labels.astype(task_of(config.task).label_type)
     return cast if (cast == labels).all() or cast.dtype.kind == "f" else labels

@@ -5,8 +5,8 @@ FOLDER/train-00000-of-00010, validation-00000-of-00002   or FOLDER/train/*.tfrec
 
 The input of a record is an encoded image, numbers, or bytes that are pixels (`input_shape`); its
 label is one number. Each file is read
-once when it is opened: that checks every record's CRC and finds the places of the images. Before,
-the lengths of its records are checked: one that is too large ends the process in TensorFlow.
+once when it is opened: that checks every record's CRC and finds the places of the images. First the
+lengths of its records are checked: TensorFlow would crash on one that is too large.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Held:
-    """Images of compressed files, in memory: such a file can be read from its begin only."""
+    """Images of compressed files, in memory: such a file can be read only from its beginning."""
 
     images: tuple[bytes, ...]
     names: tuple[str, ...]
@@ -290,7 +290,7 @@ def places(parts: Sequence[Part], feature: str) -> Places:
 
 
 def checked(path: Path) -> File:
-    """A file in which no length of a record makes TensorFlow crash; DataError for any other."""
+    """A file whose record lengths do not make TensorFlow crash; DataError for any other."""
     file = File(path, compression_of(path))
     with opened(file) as content:
         check_lengths(content, str(path))

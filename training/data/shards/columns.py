@@ -8,8 +8,8 @@ library only.
                                                         head has no pattern for them
 
 A reader reads only the columns that it needs, checked by their sha256; of `offsets`, the largest
-one, those of a shard. The name has the digest of the content: of two writers, each writes its own
-file, and the head in manifest.json names one of them.
+column, only those of one shard. The name has the digest of the content: of two writers, each writes
+its own file, and the head in manifest.json names one of them.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ class Offsets(Sequence[int]):
 
     @cached_property
     def read(self) -> array[int]:
-        """They are checked: a stream would otherwise begin inside a record."""
+        """Read and check them: a stream would otherwise begin inside a record."""
         offsets = self.table.offsets(self.number)
         with self.table.checked():
             if not all(a < b for a, b in pairwise((0, *offsets, self.table.bytes[self.number]))):

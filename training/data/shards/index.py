@@ -63,7 +63,8 @@ def index(
 
 
 def files_of(store: Store, listed: Sequence[Item], split: str, *, alone: bool) -> list[Item]:
-    """The files of a split; `alone`: an index beside them would stand for all of them."""
+    """The files of a split; `alone`: the index will be beside them, where it would stand for the
+    files of all splits."""
     of_split = tfrecord.by_split({item.name: item for item in listed if item.bytes}, store.uri)
     if alone and len(of_split) > 1:
         names = ", ".join(name or "files of no split" for name in sorted(of_split))

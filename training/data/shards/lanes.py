@@ -7,7 +7,7 @@ back. A window has an equal part of each track: it mixes several shards. Its rec
 Order 2 makes a window when it is reached: its shuffle is the stable argsort of the raw numbers of a
 Philox generator, keyed by seed, epoch, lane and window. Nothing is stored for a record, and an
 epoch continues anywhere at once. Order 1, of older checkpoints, has one track, and one sequence of
-random numbers for each lane: to continue, it draws again what was before.
+random numbers for each lane: to continue, it repeats all earlier draws.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..assignment import Span
 
 TRACKS = 4
 WORD = 1 << 64
-PIECES = WORD - 1  # the shuffle of a lane's pieces: its counter is no window's
+PIECES = WORD - 1  # the shuffle of a lane's pieces: no window has this counter
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Spans:
         return taken
 
     def without(self, begins: Any, counts: Any) -> tuple[Spans, Spans]:
-        """All records but `counts` ones from record `begins` of each span on; and those."""
+        """All records except `counts` records from record `begins` of each span on; and these."""
         held_out = Spans(self.starts, self.number + begins, counts)
         ends = begins + counts
         number = np.stack([self.number, self.number + ends], 1).ravel()
@@ -110,7 +110,7 @@ class Draws(Protocol):
 
 @dataclass
 class Keyed:
-    """Order 2: each shuffle by itself."""
+    """Order 2: each shuffle has its own key."""
 
     seed: int
     epoch: int
@@ -132,8 +132,8 @@ class Keyed:
 
 
 def argsort(drawn: Any) -> Any:
-    """The stable argsort of random uint64, without their lowest bits: each has its index there, so
-    that all differ. It takes a fifth of the time of NumPy's, and any sort gives the same."""
+    """The stable argsort of random uint64, whose lowest bits are replaced by the index, so that all
+    differ. It takes a fifth of the time of NumPy's, and any sort gives the same."""
     low = np.uint64(len(drawn).bit_length())
     with_index = drawn >> low << low | np.arange(len(drawn), dtype=np.uint64)
     with_index.sort()
@@ -188,7 +188,7 @@ class Lane:
         self.tracks = [ordered.take(begin, end - begin) for begin, end in pairwise(edges)]
 
     def reads(self, track: int) -> Spans:
-        """What is read of a track: from the window on in which the lane continues."""
+        """The part of a track that is read: from the window in which the lane continues."""
         spans = self.tracks[track]
         return spans.take(self.first * self.stretch, spans.records)
 
@@ -198,7 +198,7 @@ class Lane:
         return [max(0, min(self.stretch, records)) for records in remaining]
 
     def orders(self) -> Iterator[Any]:
-        """Of each window from there on, which of its records are trained and in which order.
+        """For each window from there on, which of its records are trained and in which order.
 
         A window has the next `stretch` records of each track in turn, the last one fewer.
         """

@@ -104,7 +104,7 @@ class Manifest:
 
 
 def write(store: Store, manifest: Manifest) -> None:
-    """Write the columns, then manifest.json: last, because it says that the shards are whole."""
+    """Write the columns, then manifest.json: last, because it marks the shards as complete."""
     columns, schema = packed(manifest.shards), asdict(manifest.schema)
     index = manifest.schema.of_others
     document = {
@@ -164,7 +164,7 @@ def _schema(document: dict[str, Any]) -> Schema:
 
 
 def _source(document: dict[str, Any], store: Store) -> str:
-    """Where the files are. What lies in a bucket names no path of a host."""
+    """Where the files are. A manifest in a bucket must not name a path of a host."""
     source = document.get("source", "")
     if type(source) is not str or (source and not scheme_of(source) and scheme_of(store.uri)):
         raise ValueError(f"source {source!r}")
@@ -180,7 +180,8 @@ def beside(store: Store, items: Iterable[Item]) -> Manifest | None:
     """The manifest among these items of a store; None without one.
 
     Raises:
-        DataError: it is wrong, or an index of files that are elsewhere: who reads files needs none.
+        DataError: it is wrong, or an index of files that are elsewhere: a reader of files does not
+            need it.
     """
     if not any(item.name == MANIFEST for item in items):
         return None

@@ -30,7 +30,7 @@ from .lanes import Spans
 from .manifest import Manifest, Schema
 from .stream import Stream, span_segments
 
-SEGMENT = 4 << 20  # bytes that are read at once to look for a fault
+SEGMENT = 4 << 20  # bytes that are read at once in the search for a fault
 
 
 Piece = tuple[str, int, int, int]
@@ -52,7 +52,7 @@ class Source(Protocol):
         """Name the first shard that is not what the manifest says."""
 
     def again(self, name: str) -> Store | None:
-        """From where a shard can be read again; None where this host has not read it."""
+        """The store from which a shard can be read again; None if this host has not read it."""
 
 
 class Files:
@@ -183,7 +183,7 @@ class Shards:
         return replace(self, numbers=tuple(numbers), classes=classes)
 
     def at_hand(self, most: int) -> Shards:
-        """The first samples, so many at most, of the shards that need no download."""
+        """The first samples, at most `most`, of the shards that need no download."""
         shards, again = self.manifest.shards, self.source.again
         here = [again(shards[span.shard].name) is not None for span in self.spans]
         return replace(self, spans=self.spans.chosen(here).take(0, most))
@@ -249,8 +249,8 @@ class Shards:
 def checked(values: Any) -> Any:
     """The same values; the operation fails where one of them is NaN or infinite.
 
-    A sum costs a tenth of looking at each value. It is infinite for some large numbers too, so
-    that it only decides whether to look.
+    A sum costs a tenth of a check of each value. It is infinite for some large numbers too, so it
+    only decides whether to check.
     """
     if not values.dtype.is_floating:
         return values

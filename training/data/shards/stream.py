@@ -30,7 +30,7 @@ BUDGET = 64 << 20  # bytes that all tracks of one split may hold in files
 SEGMENT = (512 << 10, 4 << 20)  # bytes of one file, least and most
 AHEAD = 2  # files that wait for the reader
 FILES = AHEAD + 2  # of one track: those, the one that is read, and the one that is written
-WAIT = 0.2  # seconds between two looks whether the reader has left
+WAIT = 0.2  # seconds between two checks whether the reader has left
 PREFIX = "railhead-stream-"
 
 
