@@ -74,7 +74,7 @@ def _kept(
     value: object,
     check: Callable[[pulumi.ResourceHookArgs], None],
 ) -> pulumi.Resource:
-    """A value in Pulumi's state that changes only where `check` accepts it."""
+    """A value in Pulumi's state that changes only if `check` accepts it."""
     name = names.of(kind)
     hook = pulumi.ResourceHook(name, check, pulumi.ResourceHookOptions(on_dry_run=True))
     hooks = pulumi.ResourceHookBinding(before_create=[hook], before_update=[hook])

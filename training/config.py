@@ -223,7 +223,7 @@ class TrainConfig:
 
     @property
     def shape_of_input(self) -> tuple[int, ...]:
-        """`input_shape` as numbers; () where it is that of the records."""
+        """`input_shape` as numbers; () if it is that of the records."""
         return tuple(map(int, _words(self.input_shape)))
 
     @property
@@ -238,7 +238,7 @@ class TrainConfig:
 
     @property
     def factors_of_classes(self) -> tuple[float, ...]:
-        """`class_weights` as numbers; () where all classes count alike."""
+        """`class_weights` as numbers; () if all classes have the same weight."""
         return tuple(_factor(text) for text in _words(self.class_weights))
 
     @property

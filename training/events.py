@@ -83,7 +83,7 @@ class Events:
 
 
 def begin_again(folder: Path, step: int) -> None:
-    """Mark that an earlier attempt's points from this step on are replaced, where it wrote some.
+    """Mark that an earlier attempt's points from this step on, if there are any, are replaced.
 
     Otherwise TensorBoard shows them twice, unless its data server reads them, which goes by the
     order of steps. Its other readers sort files by name: this one comes before the writer's.

@@ -93,7 +93,7 @@ def plan_for(
     training: bool,
     position: Position | None = None,
 ) -> Plan:
-    """The plan of a split; an epoch ends early where the settings say so.
+    """The plan of a split; an epoch ends early if the settings require it.
 
     Raises:
         TrainingError: shards, and a global batch that cannot take equal parts of their lanes, or a

@@ -30,7 +30,7 @@ def load_model(path: Path) -> Any:
     """The model in a file, not compiled; no Python code in it is run.
 
     Raises:
-        ValueError: Keras cannot load it; the message names both versions where its own is later.
+        ValueError: Keras cannot load it; the message names both versions if the file's is later.
         TypeError, OSError, KeyError, zipfile.BadZipFile: as Keras.
     """
     try:

@@ -30,13 +30,13 @@ class Task(Protocol):
         """The metric of each sample, float32 [batch]."""
 
     def predictions(self, outputs: Any) -> Any:
-        """The predicted class of each sample, int64 [batch]; None where there are no classes."""
+        """The predicted class of each sample, int64 [batch]; None if there are no classes."""
 
     def probabilities(self, outputs: Any) -> Any:
-        """What further metrics get: [batch, outputs], probabilities where there are classes."""
+        """What further metrics get: [batch, outputs], probabilities if there are classes."""
 
     def check_labels(self, low: float, high: float, whole: bool, classes: int) -> str:
-        """Why labels from `low` to `high` do not fit; empty where they do."""
+        """Why labels from `low` to `high` do not fit; empty if they do."""
 
 
 @dataclass(frozen=True)
@@ -200,5 +200,5 @@ def metrics_of(name: str) -> list[str]:
 
 
 def names_of(classes: Sequence[str], labels: int) -> tuple[str, ...]:
-    """The names of classes; numbers where the data has no names."""
+    """The names of classes; numbers if the data has no names."""
     return tuple(classes) or tuple(str(number) for number in range(labels))

@@ -35,10 +35,10 @@ class Resource:
         details: its type, state and size, for people.
         end: the cloud's own command that removes it.
         remove: lets the cloud remove it, and returns when the cloud has accepted; RailheadError
-            where it refuses. With True it removes the objects of a bucket first: the cloud removes
+            if it refuses. With True it removes the objects of a bucket first: the cloud removes
             only an empty bucket.
-        since: when it was created, or last started; empty where the cloud does not report it.
-        usd_per_day: None where it is unknown.
+        since: when it was created, or last started; empty if the cloud does not report it.
+        usd_per_day: None if it is unknown.
         cluster, cluster_id, stack, owner: its tags.
     """
 

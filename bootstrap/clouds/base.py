@@ -28,7 +28,7 @@ MISSING, UNKNOWN = "MISSING", "UNKNOWN"  # states of a deadline
 SET_PRICE = "pulumi config set price_per_hour USD   # of the whole cluster"
 POLL_SECONDS = 5.0
 SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
-through_outages = partial(outlasting, report=print_lines)  # where machines depend on a call
+through_outages = partial(outlasting, report=print_lines)  # for calls on which machines depend
 
 
 class Refused(RailheadError):
@@ -80,11 +80,11 @@ class InstanceState:
 @dataclass(frozen=True)
 class Deadline:
     """When one instance stops on its own, as read from what stops it: its cloud, or its own timer.
-    `state` is armed, past, UNKNOWN, or MISSING (also where it cannot succeed: see `reason`).
+    `state` is armed, past, UNKNOWN, or MISSING (also if it cannot succeed: see `reason`).
 
     `at` None: the deadline is a duration (in `reason`) from the instance's next start. `target` is
     what it will do: `stops i-0123`. `fixed`: it cannot be moved while the instance runs. `exists`:
-    where it is false, there is nothing to move, and an `up` creates it.
+    if it is false, there is nothing to move, and an `up` creates it.
     """
 
     kind: str
@@ -109,7 +109,7 @@ def most_urgent(deadlines: Collection[Deadline]) -> Deadline | None:
 @dataclass(frozen=True)
 class Cost:
     """A cost that continues while the instances are stopped: `amount` in USD per day or month,
-    None where it is unknown. `source` names the price list and its date."""
+    None if it is unknown. `source` names the price list and its date."""
 
     description: str
     amount: float | None
@@ -141,7 +141,7 @@ class Cloud(HasStates, Protocol):
         """The names of running hosts that the cloud can only terminate: one-time spot on AWS."""
 
     def deadlines(self) -> dict[str, Deadline]:
-        """The cloud's own deadline of each instance, by host name; empty where the cloud has none
+        """The cloud's own deadline of each instance, by host name; empty if the cloud has none
         (local hosts)."""
 
     def set_deadline(self, hours: float) -> None:

@@ -1,6 +1,6 @@
 """Costs that continue while the instances are stopped: disks, and a bucket's content.
 
-Prices are those of railhead/money; where one is not known, no amount is shown.
+Prices are those of railhead/money; no amount is shown for an unknown price.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def bucket_rate(cloud: str, region: str | None) -> Rate:
 
 
 def bucket_per_day(cloud: str, region: str | None, contents: BucketContents) -> float | None:
-    """USD per day of a bucket's content; None where it was not counted to the end."""
+    """USD per day of a bucket's content; None if it was not counted to the end."""
     gigabytes = Decimal(contents.size) / GB
     return per_day(bucket_rate(cloud, region), gigabytes) if contents.whole else None
 

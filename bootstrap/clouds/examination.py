@@ -42,7 +42,7 @@ def rights_check(missing: Sequence[str], total: int, *, exists: bool = False) ->
 
 
 def quota_check(name: str, limit: float, used: float, need: float, next_command: str) -> Check:
-    """Whether what a stack needs fits beside what is in use."""
+    """Whether a quota has room for what a stack needs, in addition to what is in use."""
     text = f"have {limit:g}, used {used:g}, need {need:g}"
     fits = used + need <= limit
     return Check(name, "ok" if fits else "blocks", text, "" if fits else next_command)

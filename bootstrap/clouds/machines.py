@@ -16,7 +16,7 @@ MOST_PAGES = 100  # of a list; a longer one is an error
 @dataclass(frozen=True)
 class Place:
     """Where machines are listed: a region on AWS, a project on Google Cloud. `account` is that on
-    AWS, where it is known."""
+    AWS, if it is known."""
 
     cloud: str
     region: str | None = None
@@ -71,7 +71,7 @@ class PartlyListed(RailheadError):
 
 def place_named(region: str | None, project: str | None) -> Place | None:
     """The place that options name: a project of the cloud that has projects, or a region of the
-    other; None where they name none."""
+    other; None if they name none."""
     if region is None and project is None:
         return None
     by_region = project is None
@@ -81,8 +81,8 @@ def place_named(region: str | None, project: str | None) -> Place | None:
 
 
 def list_machines(place: Place) -> Listed:
-    """All machines of a place that have Railhead's tags and are not terminated; of all regions
-    where it names none.
+    """All machines of a place that have Railhead's tags and are not terminated; those of all
+    regions if it names none.
 
     Raises:
         PartlyListed: the cloud does not reach some zones.

@@ -1,4 +1,4 @@
-"""Current prices from the clouds, kept for a day; the tables are used where a cloud has none.
+"""Current prices from the clouds, kept for a day; the tables are used if a cloud has none.
 
     python -m bootstrap.clouds.prices aws us-east-1 g4dn.xlarge
 

@@ -35,7 +35,7 @@ class StackRequest:
 
     @property
     def project(self) -> str | None:
-        """The project of Google Cloud; None where the config does not set one."""
+        """The project of Google Cloud; None if the config does not set one."""
         return self.config.get("project") or None
 
 

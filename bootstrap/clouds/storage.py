@@ -39,7 +39,7 @@ class Version:
 
 @dataclass(frozen=True)
 class BucketContents:
-    """The number and bytes of a bucket's versions; `whole` is False where counting was stopped."""
+    """The number and bytes of a bucket's versions; `whole` is False if counting was stopped."""
 
     versions: int
     size: int

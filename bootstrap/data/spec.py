@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 @dataclass(frozen=True)
 class DataSpec:
     """One `--data` option. `kind` is `local` (a path here), `host` (a path on every host) or
-    `bucket`; `distribution` and `mode` are None where the built-in training decides."""
+    `bucket`; `distribution` and `mode` are None if the built-in training decides."""
 
     name: str
     uri: str

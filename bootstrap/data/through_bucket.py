@@ -1,6 +1,6 @@
 """Local data of a stack goes through its bucket: uploaded once from here, downloaded by each host.
 
-The hosts read it with the rights of their role. Where anything fails, the data goes over the
+The hosts read it with the rights of their role. If anything fails, the data goes over the
 connections instead; what a host downloaded is not sent again.
 """
 
@@ -62,8 +62,8 @@ class Downloads:
 def upload_missing(
     shares: Shares, lacks: Mapping[str, Missing], cluster: ConnectedCluster
 ) -> Downloads:
-    """Upload the data that hosts lack to the stack's bucket, where there is one and the data is
-    large enough; a failure is reported."""
+    """Upload the data that hosts lack to the stack's bucket, if there is one and the data is large
+    enough; a failure is reported."""
     inventory = cluster.inventory
     uris: dict[str, str] = {}
     needed = max((lack.needed for lack in lacks.values()), default=0)

@@ -50,22 +50,22 @@ class StateTypes:
 class CloudKind:
     """Properties of a cloud's hosts.
 
-    `instances` is the "module:class" that implements `clouds.base.Cloud`, None where Railhead
+    `instances` is the "module:class" that implements `clouds.base.Cloud`, None if Railhead
     neither starts nor stops hosts. `machines` is the "module:function" that lists the machines with
-    Railhead's tags, of one region or, where `everywhere` is None, of all; `everywhere` lists those
-    of all regions. `others` lists the resources with a stack's id that are not machines.
-    `leftovers` removes those of them that a killed `up` left, `own_bucket` removes the empty bucket
-    of a given name if it has the stack's id, and `deadlines` removes the cloud's own deadlines of
-    machines. `examiner` is the "module:function" that checks whether a stack can be created, and
-    `policy` the one that lists the rights for that. `prices` reads its own prices of a region,
-    `spot_history` those of spot machines at each time, `bill` what it has billed. `areas` returns
-    the areas in which everything with Railhead's tags can be listed. `scheme` is that of its bucket
-    addresses, and `bucket` the "module:function" that opens a bucket. `host_key_source` is where
-    its machines' keys can be read, and `deadline` the kind of its own deadlines. `state` has its
-    types in Pulumi's state; None where no stack makes the hosts. `vendor` is in the DMI data of its
-    machines. `in_cloud`: machines that a stack created for one cluster; system changes are allowed
-    on them, and their addresses change at a restart. `this_machine`: all hosts run on the machine
-    where commands are typed.
+    Railhead's tags, of one region or, if `everywhere` is None, of all; `everywhere` lists those of
+    all regions. `others` lists the resources with a stack's id that are not machines. `leftovers`
+    removes those of them that a killed `up` left, `own_bucket` removes the empty bucket of a given
+    name if it has the stack's id, and `deadlines` removes the cloud's own deadlines of machines.
+    `examiner` is the "module:function" that checks whether a stack can be created, and `policy` the
+    one that lists the rights for that. `prices` reads its own prices of a region, `spot_history`
+    those of spot machines at each time, `bill` what it has billed. `areas` returns the areas in
+    which everything with Railhead's tags can be listed. `scheme` is that of its bucket addresses,
+    and `bucket` the "module:function" that opens a bucket. `host_key_source` is where its machines'
+    keys can be read, and `deadline` the kind of its own deadlines. `state` has its types in
+    Pulumi's state; None if no stack makes the hosts. `vendor` is in the DMI data of its machines.
+    `in_cloud`: machines that a stack created for one cluster; system changes are allowed on them,
+    and their addresses change at a restart. `this_machine`: all hosts run on the machine where
+    commands are typed.
     """
 
     instances: str | None = None

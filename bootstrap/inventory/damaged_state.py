@@ -42,8 +42,8 @@ class File:
 
 @dataclass(frozen=True)
 class Damage:
-    """The file of a stack that is not whole, and its newest whole copy; None where there is none,
-    or where the backend is not a folder."""
+    """The file of a stack that is not whole, and its newest whole copy; None if there is none,
+    or if the backend is not a folder."""
 
     stack: str
     path: Path | None = None
@@ -135,7 +135,7 @@ def _copies(folder: Path, path: Path) -> Iterator[Path]:
 
 
 def _content(path: Path) -> Any:
-    """The state in a file; None where it is not whole."""
+    """The state in a file; None if it is not whole."""
     try:
         data = path.read_bytes()
         if data.startswith(b"\x1f\x8b"):

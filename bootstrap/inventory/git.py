@@ -20,7 +20,7 @@ def git(
     seconds: float = SECONDS,
     more: Mapping[str, str] = {},
 ) -> str | None:
-    """What git prints; None where it fails. It fetches nothing unless `settings` let it; `more` are
+    """What git prints; None if it fails. It fetches nothing unless `settings` let it; `more` are
     additional environment variables."""
     keys = ["core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never", *settings]
     argv = ["git", "--no-optional-locks", *(word for key in keys for word in ("-c", key))]

@@ -117,7 +117,7 @@ def clusters() -> list[str]:
 
 
 def adopted(cluster_id: str) -> Inventory | None:
-    """The cluster that `fab adopt` recorded under an id; None where there is none."""
+    """The cluster that `fab adopt` recorded under an id; None if there is none."""
     for name in clusters():
         if _stack_of(cluster_folder(name) / "stack") == cluster_id:
             inventory = load_cluster(name)

@@ -38,7 +38,7 @@ INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
 def project() -> Path | None:
     """The folder of the Pulumi project with the stacks: the working directory or a folder above
-    it, otherwise the clone. None where there is none; other Pulumi projects do not count, nor do
+    it, otherwise the clone. None if there is none; other Pulumi projects do not count, nor do
     fetched results.
 
     Raises:
@@ -78,7 +78,7 @@ def is_locked(text: str) -> bool:
 
 
 def refusal(text: str) -> UsageError | None:
-    """The program's own refusal in Pulumi's output, with its next command; None where there is
+    """The program's own refusal in Pulumi's output, with its next command; None if there is
     none. It comes before any change."""
     match = REFUSAL.search(text)
     return UsageError(match[1], hint=match[2]) if match else None
@@ -92,7 +92,7 @@ class Credentials:
 
 
 def backend() -> str | None:
-    """The address of the backend that Pulumi uses; None where it has none. It is read without the
+    """The address of the backend that Pulumi uses; None if it has none. It is read without the
     pulumi command, which takes a second."""
     if address := os.environ.get("PULUMI_BACKEND_URL"):
         return address
@@ -121,7 +121,7 @@ def login() -> Login:
     """Who is logged in.
 
     Raises:
-        UsageError: nobody is.
+        UsageError: nobody is logged in.
     """
     process = run("whoami", "--json")
     if process.returncode:

@@ -21,7 +21,7 @@ ON_CLOUD = re.compile(r"in progress:\s+Started: ([^\n]+)\s+Requested By: ([^\n]+
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock, since when, and on which computer; `process` is None where that is not
+    """Who holds a lock, since when, and on which computer; `process` is None if that is not
     known."""
 
     user: str

@@ -298,7 +298,7 @@ def resources(stack: str) -> list[str]:
 
 
 def _exported(stack: str) -> Any:
-    """Pulumi's state; its newest whole copy where the file itself is damaged."""
+    """Pulumi's state; its newest whole copy if the file itself is damaged."""
     process = pulumi_cli.run("stack", "export", "--stack", stack)
     if DAMAGED in process.stderr:
         damage = damaged_state.find(stack)
@@ -346,7 +346,7 @@ def _last_line(stderr: str) -> str:
 
 
 def refuse_damaged(state: StackState) -> None:
-    """UsageError where Pulumi cannot read a state, and so cannot change its stack."""
+    """UsageError if Pulumi cannot read a state, and so cannot change its stack."""
     if state.is_copy:
         raise _damaged(damaged_state.find(state.stack))
 
@@ -358,7 +358,7 @@ def _say(*lines: str) -> None:
 
 
 def _damaged(damage: Damage) -> UsageError:
-    """The error for a damaged state; NoMachines where no copy of it has the machines."""
+    """The error for a damaged state; NoMachines if no copy of it has the machines."""
     kind = NoMachines if damage.is_lost else UsageError
     return kind(damage.message, hint=damage.hint)
 

@@ -78,6 +78,6 @@ def own_name() -> str:
 
 
 def _private(public: str | None) -> str | None:
-    """The private key beside a public one, where it exists."""
+    """The private key beside a public one, if it exists."""
     path = Path(public).expanduser().with_suffix("") if public else None
     return str(path) if path and path.exists() else None

@@ -83,7 +83,7 @@ def note_deadlines(cluster_id: str | None, machines: Mapping[str, KnownMachine])
 
 
 def find(cluster_id: str) -> StackRecord | None:
-    """The record of a stack; None where there is none, or it is damaged."""
+    """The record of a stack; None if there is none, or it is damaged."""
     return _read(_path(cluster_id)) if is_name(cluster_id) else None
 
 
@@ -98,7 +98,8 @@ def every() -> list[StackRecord]:
 
 
 def describe(machines: Mapping[str, str], cluster_id: str | None) -> list[str]:
-    """A line for each machine (names by id) that may run, where its cloud does not answer."""
+    """A line for each machine (names by id) that may run, for use when its cloud does not
+    answer."""
     record = find(cluster_id) if cluster_id else None
     known = record.machines if record else {}
     return [f"[{name}] {_may_run(id_, known.get(id_))}" for id_, name in machines.items()]

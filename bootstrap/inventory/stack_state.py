@@ -1,7 +1,7 @@
 """What Pulumi's state says of a stack: its outputs, its cloud, its machines and its id. Pure.
 
-The state has a machine as soon as its cloud has confirmed it, also where an `up` broke off before
-the stack had outputs.
+The state has a machine as soon as its cloud has confirmed it, even if an `up` broke off before the
+stack had outputs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Exported:
 class StateMachine:
     """A machine in Pulumi's state: `id` as in the cluster document, `account` from its ARN, `owner`
     from its tags. `until`: when its cloud stops it (2026-11-22T10:22:43+00:00), as set at its
-    creation. `urn`: its name for Pulumi; empty where Pulumi has no state of it."""
+    creation. `urn`: its name for Pulumi; empty if Pulumi has no state of it."""
 
     id: str
     name: str
@@ -153,7 +153,7 @@ def resources_of(stack: str, exported: object) -> tuple[Resource, ...]:
 
 
 def read_state(stack: str, exported: object) -> StackState:
-    """The state of `stack`: as `resources_of`. UsageError also where its price is damaged."""
+    """The state of `stack`: as `resources_of`. UsageError also if its price is damaged."""
     resources = resources_of(stack, exported)
     outputs = next((r.outputs for r in resources if r.type == ROOT), {})
     components = [r for r in resources if r.type in COMPONENTS]
@@ -203,7 +203,7 @@ def _cluster_name(component: Resource) -> str:
 
 
 def _place(resources: Sequence[Resource], recorded: object) -> RecordedPlace:
-    """The recorded place; that of the provider where an older version recorded none."""
+    """The recorded place; if an older version recorded none, that of the provider."""
     try:
         place = decode(RecordedPlace, recorded or {})
     except ValueError:

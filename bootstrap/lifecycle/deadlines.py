@@ -149,7 +149,7 @@ class NewDeadline:
         return f"{'+' if self.adds else ''}{number_text(self.hours)}"
 
     def at(self, present: datetime | None) -> datetime:
-        """Its time; UsageError where that is more than MOST_HOURS from now."""
+        """Its time; UsageError if that is more than MOST_HOURS from now."""
         start = present if self.adds and present else _from_now(0)
         end = start + timedelta(hours=self.hours)
         if end > _from_now(MOST_HOURS):
@@ -189,7 +189,7 @@ def extend(
     Args:
         running: the inventory of the machines of a cloud that run, None for none.
         before_timers: called before the machines are reached.
-        agree: called with a question where the new deadline is earlier; it raises to refuse.
+        agree: called with a question if the new deadline is earlier; it raises to refuse.
         hours_left: the hours that the budget of the stack leaves, None for a stack without one.
 
     Raises:

@@ -86,7 +86,7 @@ def teardown_stack(
 
 
 def _agree(machines: StackMachines, yes: bool) -> Callable[[str], None]:
-    """As `confirm_by_name`; UsageError also where the machines changed before the answer."""
+    """As `confirm_by_name`; UsageError also if the machines changed before the answer."""
     by_name = confirm_by_name(machines.stack, yes)
 
     def agree(summary: str) -> None:
@@ -239,7 +239,7 @@ def _no_machine(machines: StackMachines) -> list[Line]:
 
 
 def _known_costs(cloud: Cloud, report: Reporter) -> Sequence[Cost]:
-    """The costs; none where the cloud does not report it: the machines are terminated anyway."""
+    """The costs; none if the cloud does not report them: the machines are terminated anyway."""
     try:
         return cloud.costs()
     except RailheadError as error:
@@ -248,7 +248,7 @@ def _known_costs(cloud: Cloud, report: Reporter) -> Sequence[Cost]:
 
 
 def _bucket_to_empty(machines: StackMachines, discard: bool) -> Bucket | None:
-    """The bucket of a stack that has no machine; None where it has no bucket.
+    """The bucket of a stack that has no machine; None if it has no bucket.
 
     Raises:
         UsageError: results of a run would be lost with the bucket.
@@ -297,7 +297,7 @@ def _pulumi_destroy(machines: StackMachines) -> list[Line]:
 
 
 def _run_destroy(stack: str) -> list[Line]:
-    """`pulumi destroy`; lines only where something is left.
+    """`pulumi destroy`; lines only if something is left.
 
     Raises:
         RailheadError: another command of Pulumi has begun meanwhile.

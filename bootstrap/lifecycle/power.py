@@ -397,7 +397,7 @@ def extend(
     yes: bool = False,
     clock: Clock | None = None,
 ) -> None:
-    """Move the cloud's deadlines, and the timers of the machines that run. Where host keys are not
+    """Move the cloud's deadlines, and the timers of the machines that run. If host keys are not
     pinned yet, the cloud may take minutes to show them. An earlier deadline needs consent, unless
     `yes`."""
 
@@ -432,7 +432,7 @@ def _note_deadlines(inventory: Inventory, cloud_deadlines: Mapping[str, Deadline
 
 
 def running_part(status: ClusterStatus) -> Inventory | None:
-    """The inventory of the hosts that run; None where none does."""
+    """The inventory of the hosts that run; None if none does."""
     hosts = tuple(h for h in status.inventory.hosts if h.name not in status.not_running)
     return replace(status.inventory, hosts=hosts) if hosts else None
 

@@ -38,13 +38,13 @@ class StackMachines:
 
     Attributes:
         state: Pulumi's state.
-        document: the hosts of the stack's output `cluster`; None where it has none.
-        inventory: every machine of the stack; None where there is none.
+        document: the hosts of the stack's output `cluster`; None if it has none.
+        inventory: every machine of the stack; None if there is none.
         documented: the names of those that the output `cluster` of the stack has.
         strays: machines with the stack's id that are not in Pulumi's state.
         others: machines of other stacks, in the same account and region (or project).
         place: `account 1234, us-east-1`.
-        unlisted: why the cloud did not list all its machines; empty where it did.
+        unlisted: why the cloud did not list all its machines; empty if it did.
         searched: where machines were searched by their tags; only for a state without an id.
     """
 
@@ -83,7 +83,7 @@ class StackMachines:
         return replace(self.inventory, hosts=hosts) if hosts else None
 
     def refuse_undocumented(self) -> None:
-        """UsageError where the last `pulumi up` broke off: some machines are in no document."""
+        """UsageError if the last `pulumi up` broke off: some machines are in no document."""
         if self.undocumented:
             raise UsageError(self._broke_off, hint=Hint(self._up, "   # continues"))
 
@@ -107,7 +107,7 @@ class StackMachines:
         return [*self.unknown(), *self._unfinished(), *self._strays(), *self._others()]
 
     def unknown(self) -> Iterator[str]:
-        """A line where there may be more machines than these."""
+        """A line if there may be more machines than these."""
         if self.unlisted:
             yield f"machines in no state of Pulumi are not known: {self.unlisted}"
 
@@ -167,7 +167,7 @@ def of_state(state: StackState) -> StackMachines:
 
 
 def of_record(inventory: Inventory) -> StackMachines:
-    """The machines of a stack that this computer has recorded, where Pulumi is not used."""
+    """The machines of a stack that this computer has recorded, without a query of Pulumi."""
     hosts = inventory.hosts if inventory.kind.machines else ()
     machines = tuple(
         StateMachine(str(h.id), h.name, h.zone, h.address, h.peer_address) for h in hosts
@@ -226,7 +226,7 @@ def _refuse_machine_of_others(state: StackState, listed: Listed) -> None:
 
 
 def of_id(machines: StackMachines) -> Inventory | None:
-    """The machines with the stack's id that its cloud lists now; None where it lists none.
+    """The machines with the stack's id that its cloud lists now; None if it lists none.
 
     Raises:
         RailheadError: the cloud does not answer.

@@ -240,7 +240,7 @@ def _fetched(run: Run, name: str, parse: Callable[[str], T]) -> T | None:
 
 
 def price(inventory: Inventory) -> str:
-    """The price of all machines together: `, 7.82 USD per hour`; empty where it costs nothing."""
+    """The price of all machines together: `, 7.82 USD per hour`; empty if it costs nothing."""
     if inventory.price is None:
         return ""
     from railhead.money import host

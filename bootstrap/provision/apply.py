@@ -259,7 +259,7 @@ class _Installation:
     def _deliver_wheels(
         self, step_host: HostStep, step: str, locks: list[str]
     ) -> Iterator[Sequence[str]]:
-        """uv's options for wheels that this computer sends; empty where the host downloads them."""
+        """uv's options for wheels that this computer sends; empty if the host downloads them."""
         planned = [s for s in self.plan.of(step_host.name) if s.name == step and s.sends]
         if not planned:
             yield ()

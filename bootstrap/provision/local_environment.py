@@ -21,7 +21,7 @@ RUNTIME = "runtime-tf2.18-cpu"
 
 def runtime_here(otherwise: str = "the same command without --here") -> Path:
     """The Python of a runtime on this computer, created when it is missing. `otherwise` is what to
-    type instead where no runtime is locked.
+    type instead if no runtime is locked.
 
     Raises:
         UsageError: no runtime is locked for this computer.

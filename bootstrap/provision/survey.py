@@ -50,7 +50,7 @@ def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
 
 
 def with_egress(cluster: ConnectedCluster) -> ConnectedCluster:
-    """The cluster with the outbound access of its hosts, where something has to be installed."""
+    """The cluster with the outbound access of its hosts, if something has to be installed."""
     if not decide.installs(cluster):
         return cluster
     egress = everywhere(

@@ -77,7 +77,7 @@ def _place_programs(place: EndpointPlace) -> str:
 
 
 def _send(place: EndpointPlace, bundle: Bundle) -> str:
-    """The path on the host of a folder that is named by its digest; sent where it is missing."""
+    """The path on the host of a folder that is named by its digest; sent if it is missing."""
     path = f"~/.railhead/serving/{bundle.digest[:16]}"
     place.session.send_folder(bundle, path)
     return place.absolute(path)

@@ -61,7 +61,7 @@ def find_model(place: Path, search: ModelSearch) -> Path | None:
     """The model in a folder here, or the file itself; None if there is none.
 
     Raises:
-        UsageError: there are several, or none is the one that is named.
+        UsageError: there are several, or none has the given name.
     """
     if place.is_file():
         model, folder = search.choose([place.name]), place.parent
@@ -105,7 +105,7 @@ def find_on_chief(chief: Session, run_folder: str, search: ModelSearch) -> str |
     """The path of a run's model on its chief; None if the run has none, or has not ended.
 
     Raises:
-        UsageError: there are several, or none is the one that is named, or only checkpoints.
+        UsageError: there are several, or none has the given name, or only checkpoints.
         Hostile: the chief's list of the run's files is not valid.
     """
     text = chief.read(f"{run_folder}/results/manifest.json")

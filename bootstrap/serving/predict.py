@@ -33,7 +33,7 @@ SECONDS = 300.0
 
 @dataclass(frozen=True)
 class SampleRow:
-    """The prediction of one sample; `right` is the answer where it is known."""
+    """The prediction of one sample; `right` is the answer if it is known."""
 
     prediction: Shown = ""
     score: Number = None
@@ -47,7 +47,7 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What the client printed: the rows, the accuracy where answers are known, the raw outputs."""
+    """What the client printed: the rows, the accuracy if answers are known, the raw outputs."""
 
     rows: tuple[SampleRow, ...]
     accuracy: float | None = None

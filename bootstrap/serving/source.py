@@ -45,7 +45,7 @@ class ModelSource:
 
     @property
     def runtime(self) -> str | None:
-        """The digest of the run's runtime, where it is recorded."""
+        """The digest of the run's runtime, if it is recorded."""
         document = local_state.recorded_run(self.run.run_id).run if self.run else None
         return document.runtime.digest if document else None
 
@@ -61,7 +61,7 @@ class ModelSource:
         """The model, if it is on this computer: a file, or the folder of a SavedModel.
 
         Raises:
-            UsageError: there are several, or none is the one that is named.
+            UsageError: there are several, or none has the given name.
         """
         place = self.path or (self.run.results if self.run else None)
         search = replace(self.search, formats=SAFE_FIRST) if safe_first else self.search

@@ -14,7 +14,7 @@ PROGRAM = "tensorflow_model_server"
 
 
 def require_program(place: EndpointPlace) -> None:
-    """UsageError where the host has no such server."""
+    """UsageError if the host has no such server."""
     if place.session.run(["sh", "-c", f"command -v {PROGRAM}"]).rc:
         raise UsageError(
             f"{place.host} has no {PROGRAM} on its PATH",

@@ -11,7 +11,7 @@ class CommonFacts:
     capacity, in its API and in Pulumi's errors. `default_region` is that of a stack whose config
     has none, `ssh_user` the login name of its machines, and `disk_type` the type of their disks.
     `region_form` matches the names of its regions: no name matches the forms of two clouds.
-    `disk_includes` are the MiB/s and the IOPS that the price of a disk includes; None where they
+    `disk_includes` are the MiB/s and the IOPS that the price of a disk includes; None if they
     follow from its size."""
 
     scheme: str

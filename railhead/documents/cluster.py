@@ -24,8 +24,8 @@ class Gpu:
 
 @dataclass(frozen=True)
 class DocumentHost:
-    """One host; the other hosts connect to `peer_address`. `user` and `port`: where they are not
-    those of `ssh`. `stop` is the command that stops it, and is run on the host."""
+    """One host; the other hosts connect to `peer_address`. `user` and `port`: if they are not those
+    of `ssh`. `stop` is the command that stops it, and is run on the host."""
 
     name: str = key(doc="the host's name in messages")
     address: str = key(
@@ -77,7 +77,7 @@ class DocumentDeadline:
 @dataclass(frozen=True)
 class PricePart:
     """What each host is billed for: `quantity` units of `what`. `usd` and, of a range, `high` are
-    texts, for exact sums; None where the price is unknown, and `source` says why."""
+    texts, for exact sums; None if the price is unknown, and `source` says why."""
 
     what: str
     name: str

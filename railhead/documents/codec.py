@@ -57,14 +57,14 @@ def key(
     """A key of a document, with its rules, as in Rule; they hold for each item of a list, not for
     null.
 
-    A field `class_` is the key "class". Where a type is `Annotated[kind, read]`, the value is what
+    A field `class_` is the key "class". If a type is `Annotated[kind, read]`, the value is what
     `read` returns for the JSON value.
 
     Args:
         default: the value for a document without the key. Without a default the key is required.
         since: documents of an older `schema` may lack the key, and get the default; in those of
             this schema and newer ones it is required.
-        omit: the key is not written where its value is the default.
+        omit: the key is not written if its value is the default.
         rest: not a key: a mapping of all keys that the dataclass does not have.
         doc: the cell of the table in docs/architecture.md, of the documents that have one.
     """

@@ -21,7 +21,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All checks, at a time in UTC; `stack` is None where only this computer was checked."""
+    """All checks, at a time in UTC; `stack` is null if only this computer was checked."""
 
     at: str
     stack: str | None

@@ -13,9 +13,9 @@ OK, FAILED, UNREACHABLE, SKIPPED = "ok", "failed", "unreachable", "skipped"
 class Leak:
     """One resource. `status`: `living` belongs to a stack of the Pulumi backend, `recorded` to a
     cluster that this computer has recorded, `others` to another owner, `leaked` to none of these;
-    `unknown` where a stack could not be read.
+    `unknown` if a stack could not be read.
 
-    `usd_per_day` is null where it is not known, 0 where it costs nothing. `end` is the command
+    `usd_per_day` is null if it is not known, 0 if it costs nothing. `end` is the command
     that ends it.
     """
 

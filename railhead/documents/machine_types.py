@@ -5,7 +5,7 @@ from __future__ import annotations
 V100, T4, A10G, L4 = "nvidia-v100", "nvidia-t4", "nvidia-a10g", "nvidia-l4"
 L40S, A100, A100_80, H100 = "nvidia-l40s", "nvidia-a100", "nvidia-a100-80gb", "nvidia-h100"
 
-# name, vCPUs, GPU type, GPUs, substitute where AWS has retired the type
+# name, vCPUs, GPU type, GPUs, substitute if AWS has retired the type
 AWS: tuple[tuple[str, int, str | None, int, str | None], ...] = (
     ("p3.2xlarge", 8, V100, 1, "g4dn.xlarge"),
     ("p3.8xlarge", 32, V100, 4, "g4dn.12xlarge"),

@@ -31,7 +31,7 @@ SHORT_NAME = (is_short, "a name of at most 40 letters, digits, dots, `-` and `_`
 
 
 def login_name() -> str:
-    """The login name of whoever runs the command, where the system knows it."""
+    """The login name of whoever runs the command, if the system knows it."""
     import getpass  # loaded late: hosts need none
 
     try:

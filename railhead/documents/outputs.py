@@ -18,7 +18,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, kw_only=True)
 class HostStatus:
-    """A host. `machine`: its state at its cloud, such as running. `reached` is null where its
+    """A host. `machine`: its state at its cloud, such as running. `reached` is null if its
     machine does not run; `reason` says why it was not reached. `runs`: those with processes."""
 
     name: str
@@ -41,7 +41,7 @@ class DeadlineStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class RunStatus:
-    """A run. `state` is a sentence; `results` is a folder, null where they are not here."""
+    """A run. `state` is a sentence; `results` is a folder, null if they are not here."""
 
     run_id: str
     state: str
@@ -93,8 +93,8 @@ class HealthOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutput:
-    """`fab train --json`. `state` is running after --detach and where the run is no longer
-    followed; `exit_code`, `cause` and `evaluation` as in result.json."""
+    """`fab train --json`. `state` is running after --detach and if the run is no longer followed;
+    `exit_code`, `cause` and `evaluation` as in result.json."""
 
     schema: int = SCHEMA
     run_id: str
@@ -208,8 +208,8 @@ class ErrorOutput:
 @dataclass(frozen=True, kw_only=True)
 class CostRow:
     """What a stack, a run or a person has cost: from `usd` to `high`, and what has no price. `idle`
-    is the part of the machine hours without a run; `billed` what the cloud has billed; `gco2e` that
-    of its runs, with two digits, null where none is known."""
+    is the part of the machine hours without a run; `billed` is what the cloud has billed; `gco2e`
+    is the carbon of its runs, with two digits, null if none is known."""
 
     name: str
     usd: float

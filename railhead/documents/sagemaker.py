@@ -68,7 +68,7 @@ def variables(of_values: Hyperparameters, sdk: int) -> dict[str, str]:
 
 def values_in(args: Sequence[str], sdk: int) -> Hyperparameters:
     """The hyperparameters in arguments: `--epochs 3 --lr=0.1 -b 4 --flag`. A value is a number, a
-    list or an object where it is JSON, otherwise text; without a value it is true."""
+    list or an object if it is JSON, otherwise text; without a value it is true."""
     hyperparameters: dict[str, Any] = {}
     name = ""
     for arg in args:

@@ -1,5 +1,5 @@
-"""Patches of Keras 3's optimizers where a strategy has several replicas: gradients are summed over
-the replicas before anything else is done with them, as in Keras 2.
+"""Patches of Keras 3's optimizers for strategies with several replicas: gradients are summed over
+the replicas before any other step, as in Keras 2.
 
 `module` is keras.src.backend.tensorflow.optimizer, which has imported TensorFlow as `tf`.
 """

@@ -27,7 +27,7 @@ class Patch:
     """A change of one module, directly after its first import.
 
     `module`: its full name. `strategies`: the strategies whose scripts need it. `issue`: the
-    upstream issue, as owner/name#number, or empty where none is known; `does`: what it changes,
+    upstream issue, as owner/name#number, or empty if none is known; `does`: what it changes,
     for docs/keras.md. `is_needed` examines the imported module: False if upstream has corrected the
     fault.
     """
@@ -78,7 +78,7 @@ def after_import(
 def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.ModuleType], bool]:
     """An `is_needed`: whether the source of `name` in the module, such as `Class.method`, still
     has the text of the fault; without `expected`, whether it lacks that of a correction. False
-    where there is no such name or no source."""
+    if there is no such name or no source."""
 
     def is_needed(module: types.ModuleType) -> bool:
         target: Any = module

@@ -123,7 +123,7 @@ class Bill:
 
     @property
     def total(self) -> Amount:
-        """The sum of the lines: `at least` where one has no price."""
+        """The sum of the lines: `at least` if one has no price."""
         return total(line.amount for line in self.lines)
 
 
@@ -166,8 +166,8 @@ def _end(existence: Existence, now: datetime) -> datetime:
 
 
 def hours_for(budget: Decimal, per_hour: Amount, spent: Amount) -> Decimal | None:
-    """How many hours a budget lasts, at the higher price of a range; None where a price is
-    unknown, and zero where it is spent. None also for a price of zero, whose budget never ends."""
+    """How many hours a budget lasts, at the higher price of a range; None if a price is
+    unknown, and zero if it is spent. None also for a price of zero, whose budget never ends."""
     if not (per_hour.known and spent.known) or not per_hour.high:
         return None
     return max(Decimal(0), (budget - spent.high) / per_hour.high)

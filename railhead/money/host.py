@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True)
 class DiskSpec:
-    """Its size and, where its cloud sells them apart, the MiB/s and IOPS that it is given."""
+    """Its size and, if its cloud sells them separately, its MiB/s and IOPS."""
 
     gigabytes: int = 100
     mbps: int = 0
@@ -86,7 +86,7 @@ def disk_parts(
 
 
 def documented(parts: Iterable[Part], hosts: int) -> ClusterPrice:
-    """The price of so many hosts, for the cluster document."""
+    """The price of a number of hosts, for the cluster document."""
     parts = tuple(parts)
     amount = per_hour(parts, hosts)
     machine = parts[0].rate
@@ -136,7 +136,8 @@ def read_part(part: PricePart) -> Part:
 
 
 def of_run(parts: Iterable[PricePart], hosts: int, seconds: float) -> RunCost | None:
-    """The cost of so many hosts for the duration of a run, for its result; None without prices."""
+    """The cost of a number of hosts for the duration of a run, for its result; None without
+    prices."""
     read_parts = tuple(map(read_part, parts))
     if not read_parts:
         return None

@@ -31,7 +31,7 @@ class Row:
         kind: `machine`, `vcpu` (with its memory), `gpu` (attached to a machine), `disk`, its
             `throughput` and `iops` beyond what it includes, `address`, `objects` or `traffic`.
         item: the machine type, its family, the type of GPU or of disk.
-        market: `on demand` or `spot`; empty where there is no difference.
+        market: `on demand` or `spot`; empty if there is no difference.
         usd, high: the price, or the lowest and the highest of a range; otherwise `high` is empty.
         day: when it was read: 2026-07-20, 2026-07 or 2026, as it is known.
     """
@@ -88,7 +88,7 @@ class Rates:
         *,
         spot: bool,
     ) -> Rate:
-        """The price of a machine with its GPUs, a type and a number. Where the type has no row, its
+        """The price of a machine with its GPUs, a type and a number. If the type has no row, its
         vCPUs (as many as the last number of its name, unless given) and GPUs are added up."""
         rates, (family, _, last) = replace(self, others=None), name.rpartition("-")
         whole = rates.rate("machine", name, region, spot=spot)

@@ -16,7 +16,7 @@ class Access(Part):
 
     Attributes:
         key: the name of the operator's key.
-        profile: the name of the hosts' instance profile; None where they need no rights.
+        profile: the name of the hosts' instance profile; None if they need no rights.
         stopper: the role of the schedules that stop the machines.
     """
 

@@ -40,7 +40,7 @@ def before_update(names: LogicalNames, opts: pulumi.InvokeOptions) -> pulumi.Res
 
 
 def _disk(inputs: Any) -> int:
-    """The size of a machine's disk; 0 where it has none of ours."""
+    """The size of a machine's disk; 0 if it has none of ours."""
     return int((inputs.get("rootBlockDevice") or {}).get("volumeSize") or 0)
 
 

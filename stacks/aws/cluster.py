@@ -59,7 +59,7 @@ class Lookups:
 class Cluster(Named):
     """`count` machines in one zone, each with its deadlines; their network, role and bucket.
 
-    `document` is the cluster document; None where only a quota was requested. `gone` are the ids of
+    `document` is the cluster document; None if only a quota was requested. `gone` are the ids of
     machines in Pulumi's state that the cloud does not have any more.
     """
 

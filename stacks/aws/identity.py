@@ -23,7 +23,7 @@ from ..config.settings import ClusterConfig
 def instance_profile(
     config: ClusterConfig, bucket: s3.Bucket | None, opts: pulumi.ResourceOptions
 ) -> iam.InstanceProfile | None:
-    """The instance profile of the hosts; None where they have nothing to read or write."""
+    """The instance profile of the hosts; None if they have nothing to read or write."""
     if not bucket and not config.data_buckets:
         return None
     role = iam.Role(

@@ -79,7 +79,7 @@ def _describe(
 
 
 def check(config: ClusterConfig, ami: ec2.GetAmiResult) -> None:
-    """Raises ConfigError where the image does not fit on the disk, is for other processors, or is
+    """Raises ConfigError if the image does not fit on the disk, is for other processors, or is
     one on which no launcher works."""
     if ami.architecture != "x86_64":
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The user data of a machine: its timer, and its host key where one is injected. Pure.
+"""The user data of a machine: its timer, and its host key if one is injected. Pure.
 
 Any process on the machine can read it. cloud-init reads it as YAML; JSON is valid YAML.
 """
@@ -31,7 +31,7 @@ def cloud_config(hours: float, idle_minutes: int, key: tuple[str, str] | None = 
 
 def injected_key(text: str | None) -> str | None:
     """The public key in a machine's user data: that of its creation, whatever the config is now.
-    None where no key was injected."""
+    None if no key was injected."""
     try:
         return str(json.loads((text or "").removeprefix(HEAD))["ssh_keys"][PUBLIC])
     except (ValueError, KeyError, TypeError):

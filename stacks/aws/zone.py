@@ -17,7 +17,7 @@ from .lookups.calls import lookup
 
 @dataclass(frozen=True)
 class Location:
-    """A zone; `subnet` is the id of an existing one in it, None where the stack makes one. `others`
+    """A zone; `subnet` is the id of an existing one in it, None if the stack makes one. `others`
     are more zones of the region that the cluster could be in."""
 
     zone: str
@@ -54,7 +54,7 @@ def choose_location(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Locati
 
 
 def zones_with_type(config: ClusterConfig, opts: pulumi.InvokeOptions) -> tuple[str, ...]:
-    """The zones of the region with the machine type, by name; empty where none offers it."""
+    """The zones of the region with the machine type, by name; empty if none offers it."""
     machine_type = ec2.GetInstanceTypeOfferingsFilterArgs(
         name="instance-type", values=[config.machine_type]
     )

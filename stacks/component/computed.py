@@ -64,7 +64,7 @@ def _network(text: str) -> str:
 
 
 def bucket_name(config: ClusterConfig) -> pulumi.Input[str] | None:
-    """The name of the bucket; None where the stack chooses one."""
+    """The name of the bucket; None if the stack chooses one."""
     name = config.bucket_name
     if isinstance(name, pulumi.Output):
         return name.apply(partial(_read, "bucket_name", validators.bucket_name))

@@ -43,7 +43,7 @@ def refusal(image: str, gpu: str | None) -> str | None:
 
 
 def _system(name: str) -> str | None:
-    """The system of a publisher's image: debian-12, ubuntu-22.04; None where it is unknown."""
+    """The system of a publisher's image: debian-12, ubuntu-22.04; None if it is unknown."""
     if not (match := _DEEP_LEARNING.match(name) or _APT.match(name)):
         return None
     system, release, month = match.groups()

@@ -45,7 +45,7 @@ class Key:
         return {name: text for name, text in texts.items() if text}
 
     def default_for(self, cloud: str) -> str | None:
-        """The value where nothing is set; None for no value."""
+        """The value if nothing is set; None for no value."""
         return self.defaults.get(cloud, self.default)
 
     def command(self, cloud: str) -> tuple[Part, ...]:
@@ -56,7 +56,7 @@ class Key:
         return (rm(self.name), *([] if default is None else [f"  # the default: {default}"]))
 
 
-# What a message shows for a key where its default does not help.
+# What a message shows for a key whose default does not help.
 EXAMPLES = {
     "cloud": "aws",
     "name": "gpu",

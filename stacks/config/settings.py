@@ -196,7 +196,7 @@ def _value(key: Key, text: str | None, cloud: str, stack: str) -> object:
 
 def _config(values: dict[str, object]) -> ClusterConfig:
     """The settings. The public key's text replaces its file name; the private key's path is added
-    where that file exists."""
+    if that file exists."""
     public = values.pop("public_key_file", None)
     if isinstance(public, Path):
         private = public.with_suffix("")

@@ -37,7 +37,7 @@ FORMER = {"results": "railhead-{}", "subnet": "{}", "vpc": "{}"}
 @dataclass(frozen=True)
 class Lookups:
     """What was looked up in Google Cloud before anything is created. `network` is an existing one;
-    `google` is None where there is no token for Google's REST APIs."""
+    `google` is None if there is no token for Google's REST APIs."""
 
     location: Location
     image: Image
@@ -49,7 +49,7 @@ class Lookups:
 class Cluster(Named):
     """`count` machines in one zone, with their network, service account and bucket.
 
-    `document` is the cluster document; None where only quotas were requested. `gone` are the ids of
+    `document` is the cluster document; None if only quotas were requested. `gone` are the ids of
     machines in Pulumi's state that the cloud does not have any more.
     """
 

@@ -32,7 +32,7 @@ class Access(Part):
     """A service account that can read the cluster's bucket, write below its runs/, and read
     `data_buckets`.
 
-    `account` is its address; None where the hosts have nothing to read or write.
+    `account` is its address; None if the hosts have nothing to read or write.
     """
 
     def __init__(

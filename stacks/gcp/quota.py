@@ -33,7 +33,7 @@ def check(
 ) -> tuple[QuotaNeed, ...]:
     """Log every quota that this stack needs; return those to request.
 
-    Empty where all are large enough. A quota that cannot be read counts as large enough: Google
+    Empty if all are large enough. A quota that cannot be read counts as large enough: Google
     refuses the machines if it is not.
 
     Raises:

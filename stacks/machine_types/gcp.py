@@ -93,7 +93,7 @@ def same_gpus(name: str) -> list[str]:
 
 
 def zones_with(gpu: str | None, region: str) -> tuple[str, ...]:
-    """The zones of a region that are known to have the GPU type; empty where none is known."""
+    """The zones of a region that are known to have the GPU type; empty if none is known."""
     letters = ZONES.get(gpu or "", {}).get(region, "")
     return tuple(f"{region}-{letter}" for letter in letters)
 

@@ -31,7 +31,7 @@ class Resource:
     props: Mapping[str, Any]
 
     def of(self, *path: str) -> Any:
-        """A property inside others; None where there is none."""
+        """A property inside others; None if there is none."""
         value: Any = self.props
         for key in path:
             value = value.get(key) if isinstance(value, Mapping) else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 TOOL, IDLE_TOOL = "/usr/local/sbin/railhead-deadline", "/usr/local/sbin/railhead-idle"
-IDLE_MINUTES = 30  # where the config has none
+IDLE_MINUTES = 30  # if the config has none
 SCRIPT = Path(__file__).with_name("deadline.sh")
 IDLE = Path(__file__).with_name("idle.py")
 

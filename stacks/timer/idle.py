@@ -24,7 +24,7 @@ from pathlib import Path
 LOAD = 0.05  # of all CPUs, or of one GPU
 GAP = 120.0  # seconds between two checks; if more, what happened between them is unknown
 MEMORY = Path("/run/railhead-idle.json")  # lost at a reboot
-ANSWER = 20.0  # seconds for nvidia-smi, which never answers where the driver hangs
+ANSWER = 20.0  # seconds for nvidia-smi, which never answers if the driver hangs
 SMI = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
 # Of the command line: Railhead's programs and folders, packages, the first steps of a new machine,
 # and a connection of somebody who is logged in; sshd's other processes have a word in brackets.
@@ -44,7 +44,7 @@ MARK = b"RAILHEAD_RUN="  # in the environment of all processes of a run
 class Facts:
     """The result of one check. `up`: seconds since the boot, by a clock that nobody sets; `uses`:
     who uses the machine; `cpu`: the load since the previous check; `gpu`: the highest load of a
-    GPU, None where it cannot be read."""
+    GPU, None if it cannot be read."""
 
     up: float
     uses: tuple[str, ...] = ()

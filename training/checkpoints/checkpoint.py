@@ -57,8 +57,8 @@ class Position:
 class Beside:
     """What a checkpoint contains besides the variables that all replicas share.
 
-    `moving`: the moving averages of each replica, [replicas, values]; None where they are the same.
-    `best`: the weights of the best epoch so far; empty where they are not kept.
+    `moving`: the moving averages of each replica, [replicas, values]; None if they are the same.
+    `best`: the weights of the best epoch so far; empty if they are not kept.
     `callbacks`: the state of the callbacks, as text.
     """
 
@@ -278,7 +278,7 @@ def put_in_place(partial: Path, final: Path) -> None:
 
 
 def exchanged(path: Path, other: Path) -> bool:
-    """Exchange two paths in one step; False where the system cannot."""
+    """Exchange two paths in one step; False if the system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:  # glibc before 2.28

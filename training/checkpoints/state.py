@@ -89,7 +89,7 @@ class State:
             self.best = weights if self.strategy.rank == 0 else ()
 
     def restore_best(self, model: Any) -> bool:
-        """Give every process the weights that were kept; False where rank 0 has none."""
+        """Give every process the weights that were kept; False if rank 0 has none."""
         if not self.agree(len(self.best) > 0):
             return False
         self._assign(model.weights, self.best or None)
@@ -106,7 +106,7 @@ class State:
             variable.assign(values)
 
     def _moving(self, model: Any) -> Any:
-        """Each replica's moving averages, float64 [replicas, values]; None where there is one."""
+        """Each replica's moving averages, float64 [replicas, values]; None if there is one."""
         variables = tensors_of(moving(model))
         if self.strategy.size == 1 or not variables:
             return None
@@ -137,7 +137,7 @@ class State:
             )
 
     def check_room(self, model: Any, optimizer: Any) -> None:
-        """Refuse to start where the checkpoints do not fit on the disk."""
+        """Refuse to start if the checkpoints do not fit on the disk."""
         if self.strategy.rank == 0 and self.enabled:
             self.checkpoints.check_room(self._size(model, optimizer))
 

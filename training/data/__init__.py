@@ -47,18 +47,18 @@ class Samples(Protocol):
     """Inputs and labels of one split."""
 
     inputs: Inputs
-    classes: tuple[str, ...]  # names; empty where labels are plain numbers
+    classes: tuple[str, ...]  # names; empty if labels are plain numbers
     columns: tuple[str, ...]  # names of the inputs of a table; empty for all else
     ignored: tuple[str, ...]  # what the source has beside these samples, in words
 
     def __len__(self) -> int: ...
 
     def check(self, task: Any) -> int:
-        """The number of classes; DataError where the labels do not fit the task."""
+        """The number of classes; DataError if the labels do not fit the task."""
 
     def to_measure(self, most: int) -> tuple[Any, Any]:
         """Inputs and labels for their mean and variance, as arrays: all that are in memory, or
-        the first `most` records; None as inputs where these are image files."""
+        the first `most` records; None as inputs if these are image files."""
 
     def subset(self, numbers: Any) -> Samples:
         """The samples of these ascending numbers."""
@@ -70,7 +70,7 @@ class Samples(Protocol):
         """The sha256 of inputs and labels."""
 
     def find_fault(self) -> str:
-        """Read everything and name the first broken file, record or value; empty where all is
+        """Read everything and name the first broken file, record or value; empty if all is
         well."""
 
 

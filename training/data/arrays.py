@@ -97,7 +97,7 @@ class Arrays:
 
 
 def first_not_finite(array: Any) -> tuple[int, ...] | None:
-    """The index of the first value that is NaN or infinite; None where there is none."""
+    """The index of the first value that is NaN or infinite; None if there is none."""
     if array.dtype.kind != "f":
         return None
     flat = array.reshape(-1)
@@ -119,7 +119,7 @@ def as_inputs(values: Any) -> Any:
 
 
 def check_labels(labels: Any, classes: tuple[str, ...], task: Any, source: str) -> int:
-    """The number of classes; DataError where a label does not fit the task."""
+    """The number of classes; DataError if a label does not fit the task."""
     labels = np.asarray(labels)
     if labels.ndim != task.label_rank or labels.dtype.kind not in "biuf":
         rows = "a row of 0 and 1 per sample, as data=numpy can have them"

@@ -49,7 +49,7 @@ class Epoch:
         return range(begin, min(begin + self.global_batch, self.samples))
 
     def share(self, step: int, replica: int) -> Sequence[int]:
-        """The positions of one replica in one step; empty where nothing is left for it."""
+        """The positions of one replica in one step; empty if nothing is left for it."""
         batch = self.positions(step)
         if self.lanes % self.replicas == 0:  # then p % lanes % replicas is p % replicas
             begin = batch.start + (replica - batch.start) % self.replicas

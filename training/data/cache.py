@@ -241,7 +241,7 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def check_room(store: Store, missing: Sequence[Download], folder: Path) -> None:
-    """Refuse to begin where the data does not fit on the disk."""
+    """Refuse to begin if the data does not fit on the disk."""
     place = folder
     while not place.exists():
         place = place.parent

@@ -16,7 +16,7 @@ LEAST = 1e-6  # of the mean: a smaller deviation is rounding of float32
 @dataclass(frozen=True)
 class Moments:
     """`mean` and `variance` of the inputs as a model gets them: of each column of a table, of all
-    values together otherwise; () where inputs have none, such as image files and words.
+    values together otherwise; () for inputs without any, such as image files and words.
     `label_mean` and `label_deviation` are those of labels that are numbers."""
 
     mean: tuple[float, ...] = ()

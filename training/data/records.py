@@ -95,7 +95,7 @@ def records_in(content: memoryview) -> Iterator[memoryview]:
 
 
 def missing(data: bytes | memoryview) -> int:
-    """How long the record is that `data` begins with; 0 where its length is not known."""
+    """How long the record is that `data` begins with; 0 if its length is not known."""
     return LENGTH.unpack_from(data)[0] + FRAME if len(data) >= LENGTH.size else 0
 
 

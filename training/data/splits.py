@@ -1,4 +1,4 @@
-"""Which samples train, validate and test; a seeded part is held out where no folder is given."""
+"""Which samples train, validate and test; a seeded part is held out if no folder is given."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def held_out(
 ) -> HeldOut:
     """The test samples, or the validation samples if there are none, of these settings and data.
 
-    Training data is read only where nothing else is given. `names` and `columns`: the classes of
-    the model, and the inputs that it was trained on if they are a table's; `fill` stands for
-    missing ones.
+    Training data is read only if nothing else is given. `names` and `columns`: the classes of the
+    model, and the inputs that it was trained on if they are a table's; `fill` stands for missing
+    ones.
 
     Raises:
         DataError: data or a label is wrong, or classes or columns are not those of the model.
@@ -228,7 +228,7 @@ def checked(unchecked: Mapping[str, Any], config: TrainConfig) -> Dataset:
 
 
 def fitted(samples: Any, train: Any, name: str) -> Any:
-    """Samples with the inputs and class numbers of the training data; DataError where they do not
+    """Samples with the inputs and class numbers of the training data; DataError if they do not
     fit it."""
     samples = as_in(samples, train.columns, getattr(train, "fill", ()))
     if samples.inputs != train.inputs:
@@ -240,7 +240,7 @@ def fitted(samples: Any, train: Any, name: str) -> Any:
 
 
 def as_in(samples: Any, columns: tuple[str, ...], fill: tuple[float, ...]) -> Any:
-    """A table with the inputs of other data: it is read again where they differ."""
+    """A table with the inputs of other data: it is read again if they differ."""
     read_again = getattr(samples, "as_in", None)
     if read_again is None:
         return samples

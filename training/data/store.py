@@ -56,7 +56,7 @@ class Store(Protocol):
     uri: str
 
     def items(self) -> list[Item]:
-        """Everything below the URI, by name; NothingThereError where there is nothing."""
+        """Everything below the URI, by name; NothingThereError if there is nothing."""
 
     def read(self, name: str) -> bytes:
         """A small file, whole."""
@@ -78,7 +78,7 @@ def open_store(uri: str) -> Store:
 
 
 class Folder:
-    """A folder, or a folder with one file where the path is a file."""
+    """A folder, or a folder with one file if the path is a file."""
 
     def __init__(self, path: Path) -> None:
         self.uri, self.path = str(path), path
@@ -139,7 +139,7 @@ def etag_of(status: os.stat_result) -> str:
 
 
 def bare(etag: str | None) -> str:
-    """An ETag without its quotes, which not every list has; empty where there is none."""
+    """An ETag without its quotes, which not every list has; empty if there is none."""
     return (etag or "").strip('"')
 
 
@@ -251,7 +251,7 @@ class Bucket:
         self._try(lambda: self.obstore.put(self.client, key, content, chunk_size=PART), name)
 
     def _try(self, call: Callable[[], T], name: str = "", *, tries: int = 1) -> T:
-        """Call, and again where the connection failed; errors become DataErrors."""
+        """Call, and again if the connection failed; errors become DataErrors."""
         from obstore.exceptions import BaseError
 
         for tries_left in reversed(range(tries)):
@@ -358,7 +358,7 @@ def connected(place: BucketUri) -> Any:
 
 
 def endpoint_of(scheme: str) -> str:
-    """Another server than the cloud's own; empty where there is none."""
+    """Another server than the cloud's own; empty if there is none."""
     if scheme == "s3":
         return s3_endpoint.address()
     host = os.environ.get("STORAGE_EMULATOR_HOST") or ""

@@ -20,7 +20,7 @@ PIXELS = ("uint8", "uint16")
 
 
 def refuse_versions(records: Iterable[str], names: Iterable[str], where: str) -> None:
-    """DataError where files with records are of several versions or configurations of one data
+    """DataError if files with records are of several versions or configurations of one data
     set: together they would have its samples twice. `names` are those of all files."""
     complete = {folder for folder, _, file in map(split, names) if file == INFO}
     first: dict[str, str] = {}
@@ -34,7 +34,7 @@ def refuse_versions(records: Iterable[str], names: Iterable[str], where: str) ->
 
 
 def refuse_encoded(features: bytes, feature: str, where: str) -> None:
-    """DataError where the bytes of a feature are neither pixels of one byte nor a picture that
+    """DataError if the bytes of a feature are neither pixels of one byte nor a picture that
     every reader knows. `features` is the content of a file FEATURES."""
     try:
         kinds = kinds_of(json.loads(features), feature.split("/"))
@@ -54,14 +54,14 @@ def refuse_encoded(features: bytes, feature: str, where: str) -> None:
 
 
 def kinds_of(value: Any, path: list[str]) -> dict[str, Any]:
-    """The description of a feature in those of a data set; empty where there is none."""
+    """The description of a feature in those of a data set; empty if there is none."""
     for name in path:
         value = mapping(mapping(mapping(value, "featuresDict"), "features"), name)
     return mapping({"": value}, "")
 
 
 def mapping(value: Any, key: str) -> dict[str, Any]:
-    """The object of a key; empty where there is none."""
+    """The object of a key; empty if there is none."""
     inner = value.get(key) if isinstance(value, dict) else None
     return inner if isinstance(inner, dict) else {}
 

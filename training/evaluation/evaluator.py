@@ -50,7 +50,7 @@ def evaluator(
 ) -> Callable[[], Result]:
     """A function that evaluates the model as it is now; all processes must call it together.
 
-    It raises DataError, which names the file or record, where samples cannot be read.
+    It raises DataError, which names the file or record, if samples cannot be read.
 
     Raises:
         ConfigError: a metric of the settings cannot be computed.

@@ -86,7 +86,7 @@ def load(path: Path) -> Any:
 
 
 def names_in(path: Path, key: str) -> tuple[str, ...]:
-    """The names of the classes or columns that a model was trained with; () where it has none."""
+    """The names of the classes or columns that a model was trained with; () if it has none."""
     try:
         with zipfile.ZipFile(path) as archive:
             return tuple(map(str, json.loads(archive.read(SETTINGS))[key]))

@@ -30,7 +30,7 @@ def counts_of(confusion: Confusion) -> list[Counts]:
 def per_class(counts: Sequence[Counts], names: Sequence[str]) -> list[dict[str, Any]]:
     """For each class its name, samples, precision, recall and F1.
 
-    A value is None where nothing can be divided: the recall of a class without samples, the
+    A value is None if nothing can be divided: the recall of a class without samples, the
     precision of a class that was never predicted.
     """
     return [_of_class(count, name) for count, name in zip(counts, names, strict=True)]

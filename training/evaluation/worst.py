@@ -27,7 +27,7 @@ def write_worst(
     """Write the wrong predictions with the highest loss, as `worst/1.png` and so on in `folder`.
 
     Returns `worst`, a list of picture, label, prediction and loss, and `worst_of`, the number of
-    samples that were looked at; an empty dict where inputs are not pictures or have no classes.
+    samples that were looked at; an empty dict if inputs are not pictures or have no classes.
     """
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     if not is_image(samples.inputs.shape) or task.metric != "accuracy":

@@ -12,7 +12,7 @@ from ..variables import tensors_of
 
 
 class Averages:
-    """The averages of the trained weights; none where the optimizer computes none."""
+    """The averages of the trained weights; none if the optimizer computes none."""
 
     def __init__(self, optimizer: Any) -> None:
         self.rule = getattr(optimizer, "inner_optimizer", optimizer)

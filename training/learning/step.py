@@ -22,7 +22,7 @@ SUMS = 3  # losses, samples, metric
 
 def sums(losses: Any, scores: Any, weights: Any) -> Any:
     """A batch's sums, float32 [3]: losses, samples, metric."""
-    # Padding counts as 0 also where its loss is not finite.
+    # Padding counts as 0 even if its loss is not finite.
     counted = weights > 0
     parts = [tf.where(counted, losses, 0.0), weights, tf.where(counted, scores, 0.0)]
     return tf.stack([tf.reduce_sum(values) for values in parts])
@@ -137,7 +137,7 @@ class Step:
 
 
 def _rows(weights: Any, index: int, parts: int) -> tuple[Any, Any]:
-    """The rows of a part of a batch and their weights; one of weight 0 where there is none."""
+    """The rows of a part of a batch and their weights; one of weight 0 if there is none."""
     count = tf.shape(weights)[0]
     begin, end = index * count // parts, (index + 1) * count // parts
     rows = tf.range(begin, tf.maximum(end, begin + 1))
@@ -159,7 +159,7 @@ def compiled(strategy: Strategy, replica_step: Callable[[Any], Any], feed: Any) 
 
 
 def accumulation_note(model: Any, config: TrainConfig) -> str:
-    """What makes a step in parts differ from a step at once; empty where nothing does."""
+    """What makes a step in parts differ from a step at once; empty if nothing does."""
     kinds = {
         "moving averages take the statistics of each part": moving(model),
         "random layers draw for each part": [v for v in model.variables if is_seed(v)],

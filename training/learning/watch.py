@@ -52,7 +52,7 @@ class Watch:
 
 
 def check_finite(faults: Any, texts: Sequence[str], ranks: Sequence[int], advice: str) -> None:
-    """Stop where a value of a step is not finite; every rank has the same `faults`.
+    """Stop if a value of a step is not finite; every rank has the same `faults`.
 
     Raises:
         TrainingError: it names the value and the `ranks`.

@@ -108,7 +108,7 @@ def _check_outputs(model: Any, name: str, outputs: int) -> None:
 
 
 def _last_activation(model: Any, outputs: int) -> str:
-    """The activation that turns the outputs into probabilities; empty where there is none."""
+    """The activation that turns the outputs into probabilities; empty if there is none."""
     last = model
     while getattr(last, "outputs", None):
         last = last.outputs[0]._keras_history.operation

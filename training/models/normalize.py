@@ -10,7 +10,7 @@ from ..data import Inputs
 
 
 def normalization(inputs: Inputs) -> list[Any]:
-    """A layer for flattened inputs, as a list; [] where inputs have no mean, such as words.
+    """A layer for flattened inputs, as a list; [] if inputs have no mean, such as words.
 
     Its mean and variance are constants, so that the exported model has them. Batch normalization
     as first layer needs hundreds of steps until its moving averages are those of the data.

@@ -1,4 +1,4 @@
-"""Weights of a pre-trained network: from a file, or ImageNet's where they can be fetched."""
+"""Weights of a pre-trained network: from a file, or ImageNet's if they can be fetched."""
 
 from __future__ import annotations
 

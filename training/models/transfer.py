@@ -14,7 +14,7 @@ from .pretrained import load_weights
 
 
 def build(inputs: Inputs, outputs: int, config: TrainConfig) -> Any:
-    """Only the last layer is trained; `weights` is a file, or imagenet where it can be fetched."""
+    """Only the last layer is trained; `weights` is a file, or imagenet if it can be fetched."""
     if len(inputs.shape) != 3 or inputs.shape[2] != 3 or min(inputs.shape[:2]) < 32:
         raise TrainingError(
             f"model transfer needs RGB images of 32 x 32 or more, not {inputs.shape}"

@@ -1,7 +1,7 @@
 """`python -m training.serving.client`: sends a file or held-out samples to a served model.
 
 It prints one JSON object: `rows` (the prediction, its score and the right answer of each sample),
-`accuracy` (null where no answers are known) and `outputs`, as the server gave them.
+`accuracy` (null if no answers are known) and `outputs`, as the server gave them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Samples:
-    """What is sent; `labels` where the right answers are known."""
+    """What is sent; `labels` if the right answers are known."""
 
     instances: Sequence[Any]
     labels: Sequence[Any] | None = None

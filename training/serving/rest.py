@@ -35,7 +35,7 @@ class Decoded:
 
 
 def decode(body: bytes, signatures: Mapping[str, Signature]) -> Decoded:
-    """The inputs of a model in a body; InvalidRequest where they do not fit."""
+    """The inputs of a model in a body; InvalidRequest if they do not fit."""
     request = PredictRequest.read(body)
     if request.signature not in signatures:
         raise InvalidRequest(
@@ -217,7 +217,7 @@ def _alone(lists: Mapping[str, Any]) -> Any:
 
 
 def _plain(name: str, array: Any) -> Any:
-    """An output as JSON has it; bytes as text, or as base64 where the name ends in _bytes."""
+    """An output as JSON has it; bytes as text, or as base64 if the name ends in _bytes."""
     if array.dtype.kind not in "OSU":
         return array.astype("float64").tolist() if array.dtype.kind in "fV" else array.tolist()
     return _text(array.tolist(), name.endswith("_bytes"))

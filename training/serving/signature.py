@@ -127,7 +127,7 @@ def have_equal_rows(arrays: Arrays) -> bool:
 
 
 def rows_of(arrays: Arrays) -> int:
-    """The number of rows, where it is equal in all inputs."""
+    """The number of rows, if it is equal in all inputs."""
     return len(next(iter(arrays.values())))
 
 

@@ -93,7 +93,7 @@ class Distributed:
 class MultiWorker(Distributed):
     """MultiWorkerMirroredStrategy: one process per host, which knows the others by TF_CONFIG.
 
-    A chief, where TF_CONFIG names one, is rank 0, and the workers follow.
+    A chief, if TF_CONFIG names one, is rank 0, and the workers follow.
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from ..results import TrainingError
 
 
 def gpu_for(local_rank: int, gpus: Sequence[Any]) -> Any:
-    """This rank's own GPU; None where the host has no GPU at all."""
+    """This rank's own GPU; None if the host has no GPU at all."""
     if not gpus:
         return None
     if local_rank >= len(gpus):

@@ -24,7 +24,7 @@ STATES = {
 }
 PAGE = 500
 STOPPED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
-# Any region lists all others: this one where the user has configured none.
+# Any region lists all others: this one if the user has configured none.
 REGION_OF_LISTS = COMMON_FACTS["aws"].default_region
 
 
@@ -65,7 +65,7 @@ class Group:
 
 
 def seconds_of(time: object) -> float | None:
-    """A time of EC2 as seconds since 1970; None where it has none."""
+    """A time of EC2 as seconds since 1970; None if it has none."""
     return time.timestamp() if isinstance(time, datetime) else None
 
 

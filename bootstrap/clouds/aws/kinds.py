@@ -93,7 +93,7 @@ class Kind:
         delete: the operation that removes it.
         free: the calls that must come before.
         several: `delete` takes a list of ids.
-        since: the field with the time of its creation; empty where EC2 does not report it.
+        since: the field with the time of its creation; empty if EC2 does not report it.
         only: more parameters of `describe`.
     """
 

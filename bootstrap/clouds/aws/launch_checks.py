@@ -79,8 +79,8 @@ def _public(client: AwsClient, existing_network: bool) -> Check:
 
 
 def _key(client: AwsClient) -> Check:
-    """A machine whose disk cannot be encrypted goes from pending to terminated, without a reason in
-    the answer of RunInstances."""
+    """Whether disks can be encrypted with the account's default key. A machine whose disk cannot
+    goes from pending to terminated, without a reason in the answer of RunInstances."""
     key = ask(DefaultKey, client, "ec2", "get_ebs_default_kms_key_id").KmsKeyId
     if key == OF_AWS or key.endswith(f":{OF_AWS}"):
         return Check(KEY, "ok", "the key of AWS")

@@ -159,7 +159,7 @@ def _in_parts(names: list[str]) -> Iterator[str]:
 
 
 def _entries(client: AwsClient, attributes: Mapping[str, str], types: str = "") -> Iterator[Entry]:
-    """The entries with these attributes; of these machine types, where they are given."""
+    """The entries with these attributes; if machine types are given, only theirs."""
     filters = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in attributes.items()]
     if types:
         filters.append({"Type": "ANY_OF", "Field": "instanceType", "Value": types})

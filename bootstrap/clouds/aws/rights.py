@@ -219,8 +219,8 @@ def by_resource(
 
 
 def _unneeded(request: StackRequest | None) -> set[str]:
-    """The rights to change only what this stack does not create, as a VPC beside an existing one:
-    `fab` has calls that remove it."""
+    """The rights to change only what this stack does not create, such as a VPC if it uses an
+    existing one: `fab` has calls that remove VPCs."""
     needed = {name for p in RESOURCES.values() if p.is_needed(request) for name in p.names}
     every = {name for part in RESOURCES.values() for name in part.names}
     return {name for name in every - needed if not name.startswith("ec2:Describe")}
@@ -265,7 +265,7 @@ def _statement_id(arn: str) -> str:
 
 
 def _resources(arn: str, request: StackRequest | None) -> tuple[str, ...]:
-    """A bucket and its objects are two ARNs; a config may name its bucket otherwise."""
+    """A bucket and its objects have separate ARNs; a config may choose the bucket's name."""
     if not arn.startswith("arn:aws:s3:::"):
         return (arn,)
     bucket_name = request.config.get("bucket_name") if request else None

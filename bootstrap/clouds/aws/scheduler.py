@@ -144,7 +144,7 @@ def remove(
 
 
 def _move(client: AwsClient, name: str, end: datetime) -> bool:
-    """Move one schedule; False where there is none."""
+    """Move one schedule; False if there is none."""
     schedule = _get(client, name)
     if schedule is None:
         return False
@@ -160,7 +160,7 @@ def _move(client: AwsClient, name: str, end: datetime) -> bool:
 
 
 def _get(client: AwsClient, name: str) -> Any:
-    """A schedule, as AWS has it, by the deadline's id, `name` or `group/name`; None where there is
+    """A schedule, as AWS has it, by the deadline's id, `name` or `group/name`; None if there is
     none."""
     group, _, last = name.rpartition("/")
     try:

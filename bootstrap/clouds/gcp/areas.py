@@ -213,7 +213,7 @@ def _projects(client: GoogleClient) -> Iterator[ListedProject]:
 
 
 def _pages(kind: type[T], client: GoogleClient, path: str, query: Mapping[str, str]) -> Iterator[T]:
-    """The pages of a list; none where the project has not enabled the API."""
+    """The pages of a list; none if the project has not enabled the API."""
     try:
         yield from client.pages(kind, path, query)
     except Refused as refused:
@@ -260,7 +260,7 @@ def _is_spot(item: Item) -> bool:
 
 
 def _usd_per_day(kind: Kind, item: Item) -> float | None:
-    """USD per day; None where it is unknown."""
+    """USD per day; None if it is unknown."""
     if kind.name == MACHINE:
         return _price(item)
     if kind.name == "disk":

@@ -16,7 +16,7 @@ from .client import GoogleClient, endpoint
 NAME = r"[A-Za-z0-9_-]{0,1024}"
 LONGEST = 120.0  # seconds of a query
 AGAIN = "the same command again"
-ANSWERED = 10_000  # milliseconds after which BigQuery answers, also where the query is not done
+ANSWERED = 10_000  # milliseconds after which BigQuery answers, even if the query is not done
 
 
 @dataclass(frozen=True)

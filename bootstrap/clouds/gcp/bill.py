@@ -115,7 +115,7 @@ def _read(query: Query, client: GoogleClient) -> list[tuple[str | None, ...]]:
 
 
 def hint_for(reason: str, project: str) -> Command | str:
-    """What to type after a refusal; empty where that is not known."""
+    """What to type after a refusal; empty if that is not known."""
     role = f"gcloud projects add-iam-policy-binding {shlex.quote(project)} --member user:YOU --role"
     hints: dict[str, Command | str] = {
         "accessDenied": f"{role} roles/bigquery.jobUser   # and roles/bigquery.dataViewer",

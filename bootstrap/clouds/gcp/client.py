@@ -71,7 +71,7 @@ class GoogleClient(StorageClient):
         """The response to a GET; the fields of the dataclass `kind` have Google's names.
 
         Raises:
-            RailheadError: also where Google answers something else.
+            RailheadError: also if Google answers something else.
         """
         answer = self("GET", path, **options)
         return decode(kind, answer, what=f"Google's answer to GET {path}", error=RailheadError)
@@ -92,7 +92,7 @@ class GoogleClient(StorageClient):
         raise too_many(f"Google's {path.rpartition('/')[2]}")
 
     def read(self, address: str, **options: Any) -> Iterator[bytes]:
-        """The content of a response, in chunks; compared with Google's MD5 where it has one."""
+        """The content of a response, in chunks; compared with Google's MD5 if it has one."""
         from requests import RequestException
 
         try:
@@ -163,7 +163,7 @@ def endpoint(api: str) -> str:
 
 
 def default_project() -> str | None:
-    """The project of the default credentials or of gcloud; None where neither names one."""
+    """The project of the default credentials or of gcloud; None if neither names one."""
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 

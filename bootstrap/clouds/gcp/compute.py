@@ -44,7 +44,7 @@ class Interface:
 
     @property
     def public(self) -> str:
-        """Its public address; empty where it has none."""
+        """Its public address; empty if it has none."""
         return self.accessConfigs[0].natIP if self.accessConfigs else ""
 
 
@@ -133,7 +133,7 @@ class Instance:
 
     @property
     def seconds(self) -> str:
-        """maxRunDuration; empty where there is none."""
+        """maxRunDuration; empty if there is none."""
         return self.scheduling.maxRunDuration.seconds
 
     @property

@@ -139,7 +139,7 @@ class Gcs(GcsObjects):
             raise self._with_hint(error) from None
 
     def _with_hint(self, error: Refused) -> Refused:
-        """The error with the command that shows permissions, where one is missing."""
+        """The error, with the command that shows permissions if one is missing."""
         if error.error_code not in FORBIDDEN:
             return error
         hint = f"gcloud storage buckets get-iam-policy {self.url}   # who has which rights on it"

@@ -28,7 +28,7 @@ class Described:
 
 
 def read_description(text: str) -> Described:
-    """What the description of a resource without labels says; nothing where Railhead did not write
+    """What the description of a resource without labels says; nothing if Railhead did not write
     it."""
     match = DESCRIPTION.fullmatch(text)
     return Described(**match.groupdict()) if match else Described()

@@ -67,12 +67,12 @@ class ManagedPolicy:
 
     @property
     def enforced(self) -> bool | None:
-        """Whether it is on; None where that depends on parameters."""
+        """Whether it is on; None if that depends on parameters."""
         on = [rule for rule in self.spec.rules if rule.enforce]
         return None if any(rule.parameters for rule in on) else bool(on)
 
 
-# Whether a stack is allowed; None where that cannot be known from the policy alone.
+# Whether a stack is allowed; None if that cannot be known from the policy alone.
 Verdict = bool | None
 Judge = Callable[[OrgPolicy, StackRequest], Verdict]
 

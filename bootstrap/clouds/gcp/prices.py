@@ -114,7 +114,7 @@ class Skus:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A SKU that is looked for: the whole of its description, and where and how it is sold."""
+    """What a SKU must match: its whole description, and where and how it is sold."""
 
     text: str
     region: str
@@ -133,7 +133,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The SKUs of Compute Engine that may be looked for, and the day on which they were read."""
+    """The SKUs of Compute Engine that a pattern may match, and the day on which they were read."""
 
     skus: tuple[Sku, ...]
     day: str
@@ -213,8 +213,8 @@ def catalogue(client: GoogleClient, day: str) -> Catalogue:
 
 
 def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:
-    """The prices of machines, disks and addresses in a region; of all types, as they are sold in
-    parts.
+    """The prices of machines, disks and addresses in a region. All types are included, because they
+    are sold in parts.
 
     Raises:
         RailheadError: as `catalogue` and `price`.

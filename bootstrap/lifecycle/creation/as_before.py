@@ -96,7 +96,7 @@ def _move_back(before: Before, inventory: Inventory, report: Reporter) -> None:
 
 
 def deadline_error(inventory: Inventory) -> RailheadError | None:
-    """The error for machines that run and that their cloud would never stop."""
+    """The error for running machines that their cloud would never stop."""
     if not inventory.kind.in_cloud:
         return None
     cloud = base.cloud_of(inventory)

@@ -147,7 +147,7 @@ def _refuse_loss(
     yes: bool,
     discard: bool,
 ) -> None:
-    """UsageError where results would be lost, or without `yes` a run or an endpoint would end."""
+    """UsageError if results would be lost, or without `yes` a run or an endpoint would end."""
     if yes and discard:
         return
     answers = held.ask(inventory)

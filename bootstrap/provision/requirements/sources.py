@@ -75,7 +75,7 @@ def _names_in(text: str) -> tuple[str, ...]:
 
 
 def fetched(line: SourceLine) -> Source:
-    """The source that a line names, with what it says that it requires.
+    """The source that a line names, with the requirements that it declares.
 
     Raises:
         UsageError: git cannot fetch it, a file cannot be sent, or its pyproject.toml is damaged.

@@ -212,7 +212,7 @@ def _refreshed(own_id: str, one: Ledger, now: float) -> Ledger:
 
 
 def _history(one: Ledger, period: Period) -> History:
-    """The prices of a stack's spot machines at each time, where its cloud keeps them. Without an
+    """The prices of a stack's spot machines at each time, if its cloud keeps them. Without an
     answer the range of their start is used."""
     starts = [
         (machine.spot, start.at)
@@ -244,7 +244,7 @@ def _billed(ledgers: Mapping[str, Ledger], period: Period) -> dict[str, Amount]:
 
 
 def _bill_of(cloud: str, first: date, last: date) -> dict[str, Amount]:
-    """What a cloud has billed; nothing, with the reason printed, where it does not answer."""
+    """What a cloud has billed; nothing, with the reason printed, if it does not answer."""
 
     def report(line: str) -> None:
         print_lines(f"{cloud}: {line}")

@@ -402,7 +402,7 @@ def _about(
 
 
 class _Watch:
-    """Looks at each record of a trial, and raises Hopeless."""
+    """Checks each record of a trial, and raises Hopeless."""
 
     def __init__(self, trials: Trials, trial: Trial) -> None:
         self.trials, self.trial, self.course = trials, trial, Course()

@@ -40,7 +40,7 @@ MEMORY_WATTS = 0.392  # per GiB, NEWEST
 
 
 def cpu_of(family: int, model: int, stepping: int) -> Cpu:
-    """The row of a CPU by its numbers; AVERAGE where there is none."""
+    """The row of a CPU by its numbers; AVERAGE if there is none."""
     for cpu in CPUS:
         first, last = cpu.numbers[2:]
         if cpu.numbers[:2] == (family, model) and first <= stepping <= last:

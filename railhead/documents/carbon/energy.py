@@ -27,10 +27,10 @@ class HostEnergy:
     Attributes:
         boot: the id of the machine's boot; two hosts of one computer share it.
         since: when the measurement began, seconds since 1970; `seconds`: how long it took.
-        cpu: family, model and stepping; zeros where they are not known.
+        cpu: family, model and stepping; zeros if they are not known.
         load: the part of the time in which the vCPUs were busy.
-        gpu_counter: joules by NVML's counter of each GPU; None where one has none.
-        gpu_power: joules, the integral of the power of each GPU; None where one has none.
+        gpu_counter: joules by NVML's counter of each GPU; None if one has none.
+        gpu_power: joules, the integral of the power of each GPU; None if one has none.
     """
 
     host: str
@@ -54,7 +54,7 @@ class HostEnergy:
 
     @property
     def gpu_joules(self) -> float | None:
-        """The energy of the GPUs; None where they have neither a counter nor a power."""
+        """The energy of the GPUs; None if they have neither a counter nor a power."""
         if not self.gpus:
             return 0.0
         return self.gpu_power if self.gpu_counter is None or self.differs else self.gpu_counter
@@ -116,12 +116,12 @@ class Carbon:
         return self.gpu_kwh + self.other_kwh
 
     def grams(self, kwh: float) -> float | None:
-        """gCO2e of an energy; None where the grid is not known."""
+        """gCO2e of an energy; None if the grid is not known."""
         return None if self.grid is None else kwh * self.grid.g_per_kwh
 
     @property
     def total(self) -> str:
-        """For a table: 430 gCO2e; 0.2 kWh where the grid is not known."""
+        """For a table: 430 gCO2e; 0.2 kWh if the grid is not known."""
         grams = self.grams(self.kwh)
         return energy_text(self.kwh) if grams is None else f"{two_digits(grams)} gCO2e"
 

@@ -41,7 +41,7 @@ class Rule(rule.Rule):
             whose default is True is switched off: `stop` by `--no-stop`.
         form: the form of a mapping's item, such as NAME=NUMBER. each_once: no name twice.
         separator: separates a list, or a mapping's values, in one text such as 1,2,4.
-        path: the value is a file or folder, relative to where the command was typed.
+        path: the value is a file or folder, relative to the folder where the command was typed.
         joined: joins a Python list into one text: `,`, or ` ` for the arguments of a program.
         positional: on the command line the value is typed without the option's name.
         short: the letter of the short form, such as `-f`. was: the name in older run records.

@@ -29,7 +29,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """The figures of one class; None where a divisor is zero."""
+    """The figures of one class; None if a divisor is zero."""
 
     class_: Text = ""
     samples: Number = None
@@ -101,7 +101,7 @@ class Reported:
     values: Mapping[str, Any] = key({}, rest=True)
 
     def after(self, others: Mapping[str, Any]) -> Reported:
-        """With other values; those of the program come first."""
+        """The evaluation with additional values; the program's own take precedence."""
         return Reported({**others, **self.values})
 
     def judged(self, judgement: Judgement) -> Reported:

@@ -35,7 +35,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Record:
-    """`time` is in seconds since 1970, None where a number is missing. `number` counts the values
+    """`time` is in seconds since 1970, None if a number is missing. `number` counts the values
     of a metric from 1; `since`, of a `start`, is a time; `figures` are all other numbers, which may
     be NaN: `loss`, `val_accuracy`, `samples_per_s`, ..., and `value` of a metric."""
 

@@ -32,7 +32,7 @@ TIME = (is_time, "a time such as 2026-11-22T10:22:43Z")
 
 @dataclass(frozen=True)
 class Culprit:
-    """The first failure. `rank` is None where a whole host was lost or mpirun itself failed; a rank
+    """The first failure. `rank` is None if a whole host was lost or mpirun itself failed; a rank
     has `exit`, `signal` or `stall`. `lines`: the last ones that it printed. `stall`: why the run
     was ended, although no rank had failed."""
 
@@ -102,8 +102,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class RunCost:
-    """The price of the hosts during the run, USD: up to `high` where it is a range. `unknown` are
-    the names of what has no price; None for `usd`: nothing has one."""
+    """The price of the hosts during the run, USD: up to `high` if it is a range. `unknown` are the
+    names of what has no price; None for `usd`: nothing has one."""
 
     usd: str | None = key(None, pattern=DECIMAL)
     high: str | None = key(None, pattern=DECIMAL, omit=True)

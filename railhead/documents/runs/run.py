@@ -51,7 +51,7 @@ class BuiltIn:
 class Script:
     """A user's script: its path in the bundle, and its arguments. `module`: the name under which
     `python -m` runs it; "" for a script. With `sagemaker`: the version of the SDK that it is for,
-    and its hyperparameters as a JSON object, where they were given as one."""
+    and its hyperparameters as a JSON object, if they were given as one."""
 
     kind: Literal["script"]
     path: str
@@ -162,16 +162,16 @@ class Priced:
 class RunDocument:
     """A run. `hosts`: the chief first. `roles` and `tf_cluster`: None without TF_CONFIG.
     `keras_auto`: `keras` was chosen by `--keras auto`, so the other one may be tried once.
-    `keras_patches`: a script with Keras 3 is patched where its strategy needs it.
-    `coordinator`: address:port on the chief at which the ranks of a launcher find each other.
-    `retries`: how often the run starts again after a failure; `retries_from_start`: also where it
-    has no checkpoint; `spare`: each host keeps a process ready for that; `elastic`: the least
-    number of hosts with which it continues, 0 for all;
-    `takeover`: its chief holds a lease in the bucket, and another host may take the run over.
-    `commit`: the git commit of the program, with `-dirty` after changes; None outside git.
-    `on_stall`: what happens when the run makes no progress for `stall_after` seconds or longer.
-    `independent`: the ranks of a script do not join each other. `grid`: the electricity of the
-    hosts; None where it is not known. `prices`: what each host is billed for."""
+    `keras_patches`: a script with Keras 3 is patched if its strategy needs it. `coordinator`:
+    address:port on the chief at which the ranks of a launcher find each other. `retries`: how often
+    the run starts again after a failure; `retries_from_start`: also if it has no checkpoint;
+    `spare`: each host keeps a process ready for that; `elastic`: the least number of hosts with
+    which it continues, 0 for all; `takeover`: its chief holds a lease in the bucket, and another
+    host may take the run over. `commit`: the git commit of the program, with `-dirty` after
+    changes; None outside git. `on_stall`: what happens when the run makes no progress for
+    `stall_after` seconds or longer. `independent`: the ranks of a script do not join each other.
+    `grid`: the electricity of the hosts; None if it is not known. `prices`: what each host is
+    billed for."""
 
     schema: int = key(choices=(SCHEMA,), doc="2")
     run_id: str = key(

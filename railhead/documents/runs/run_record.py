@@ -40,7 +40,7 @@ class RunRecord:
 
     @property
     def run(self) -> RunDocument | None:
-        """The run document; None if there is none, or a damaged one."""
+        """The run document; None if it is missing or damaged."""
         try:
             return decode(RunDocument, self.document)
         except Malformed:
@@ -48,7 +48,7 @@ class RunRecord:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options as they were given; {} if there are none, or damaged ones."""
+        """The options as they were given; {} if they are missing or damaged."""
         try:
             return decode(GivenOptions, self.given).options
         except Malformed:

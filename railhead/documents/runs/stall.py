@@ -22,7 +22,7 @@ LONGEST = 10**9  # seconds
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank is: the innermost line of its program, as `file`, `line` and `text`, None where
+    """Where a rank is: the innermost line of its program, as `file`, `line` and `text`, None if
     it is not known. `detail`: the name of the collective, or why there is no line. `busy`: it
     computes, reads or writes."""
 
@@ -39,8 +39,8 @@ class Place:
 @dataclass(frozen=True)
 class Stall:
     """`text`: one sentence; `seconds`: since the last progress; `behind`: the ranks that the others
-    wait for, none where all are at the same line; `places`: of at most 64 ranks, those that are
-    behind first."""
+    wait for, none if all are at the same line; `places`: of at most 64 ranks, those that are behind
+    first."""
 
     text: str
     seconds: float = key(at_least=0, at_most=LONGEST)

@@ -26,7 +26,7 @@ class CallableList(list[Any]):
 def patch_keras(module: types.ModuleType) -> None:
     """After the import of horovod.tensorflow: `Variable.ref()`, `optimizer.variables()`,
     `optimizer.lr`, `lr=` of optimizers, `metric.reset_states()`, steps of `fit` that are
-    a float, an argument of `compile`; and XLA only where a script requires it."""
+    a float, an argument of `compile`; and XLA only if a script requires it."""
     import keras
     from keras.src.optimizers import base_optimizer
     from keras.src.trainers.epoch_iterator import EpochIterator

@@ -301,7 +301,7 @@ def load_model(
 
 
 def variables_in_h5(path: Any) -> list[Any]:
-    """The state of the optimizer in a .h5 file; empty where it was saved without it."""
+    """The state of the optimizer in a .h5 file; empty if it was saved without it."""
     import h5py
     from keras.src.legacy.saving import legacy_h5_format
 

@@ -1,6 +1,6 @@
 """Calls to AWS that only read: the first one, which names the account, and the error of any.
 
-Each raises ConfigError where a permission is missing: nothing is created on a guess.
+Each raises ConfigError if a permission is missing: nothing is created on a guess.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def _described(machine: Listed) -> names.Machine:
 
 
 def zone(config: ClusterConfig, own_id: str, google: Google | None) -> str | None:
-    """The zone of the region that has machines of this stack: new ones join them. None where
+    """The zone of the region that has machines of this stack: new ones join them. None if
     there are none, or Compute does not list them."""
     if google is None:
         return None

@@ -27,7 +27,7 @@ class Usage:
 
 
 def read(own_id: str, location: Location, google: Google | None) -> Usage | None:
-    """The use that Compute reports; None where it does not."""
+    """The use that Compute reports; None if it does not."""
     if google is None:
         return None
     project = f"projects/{location.project}"

@@ -47,7 +47,7 @@ class Column:
 
     @cached_property
     def plain(self) -> Any:
-        """All values, float64 [rows], where they are numbers; otherwise None."""
+        """All values, float64 [rows], if they are numbers; otherwise None."""
         try:
             values = np.array(self.texts, np.float64)
         except ValueError:

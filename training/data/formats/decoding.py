@@ -61,7 +61,7 @@ def is_image(content: bytes) -> bool:
 
 
 def image_fault(content: bytes) -> str:
-    """Why an image cannot be decoded; empty where it can."""
+    """Why an image cannot be decoded; empty if it can."""
     try:
         _decoded(as_tensorflow_reads(content))
     except (tf.errors.OpError, ValueError):
@@ -70,7 +70,7 @@ def image_fault(content: bytes) -> str:
 
 
 def _reason(content: bytes) -> str:
-    """Why no image could be read, as the end of a sentence; empty where that is not known."""
+    """Why no image could be read, as the end of a sentence; empty if that is not known."""
     if _is_deep(content):
         return ": its pixels have 32 bits, not 8 or 16"
     if PILLOW:
@@ -157,7 +157,7 @@ def _decoded(file: Any) -> Any:
 
 
 def orientation(content: bytes) -> int:
-    """The EXIF orientation of a JPEG file, 1 to 8; UPRIGHT where it has none."""
+    """The EXIF orientation of a JPEG file, 1 to 8; UPRIGHT if it has none."""
     if not content.startswith(JPEG):
         return UPRIGHT
     try:

@@ -1,4 +1,4 @@
-"""Data sets that Keras can fetch, where there is a network and no folder is given."""
+"""Data sets that Keras can fetch, if there is a network and no folder is given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..arrays import Arrays
 
 
 def fetched(name: str, **options: Any) -> Any:
-    """What keras.datasets has under this name; DataError where it cannot be fetched."""
+    """What keras.datasets has under this name; DataError if it cannot be fetched."""
     module = importlib.import_module(f"keras.datasets.{name}")
     lock = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser() / "railhead.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)

@@ -208,7 +208,7 @@ def is_class(item: Path) -> bool:
 
 
 def images_of_table(folder: Path) -> Path | None:
-    """The folder of images that train.csv names; None where there are folders of classes."""
+    """The folder of images that train.csv names; None if there are folders of classes."""
     for folder_of_images in (folder / name for name in IMAGE_FOLDERS):
         if folder_of_images.is_dir() and any(item.is_file() for item in folder_of_images.iterdir()):
             return folder_of_images

@@ -108,7 +108,7 @@ def samples(
 
 
 def shaped_labels(labels: Any, config: TrainConfig, source: Path) -> Any:
-    """One number per sample, or a row where the task has several labels per sample; for other tasks
+    """One number per sample, or a row if the task has several labels per sample; for other tasks
     one-hot labels [samples, classes] become classes."""
     if task_of(config.task).label_rank == 2:
         if labels.ndim != 2:

@@ -79,7 +79,7 @@ class File:
 
 @dataclass(frozen=True)
 class Part:
-    """The records of one file as lists of arrays: their bytes, labels and, where kept, inputs."""
+    """The records of one file as lists of arrays: their bytes, labels and, if kept, inputs."""
 
     file: File
     lengths: list[Any]
@@ -191,7 +191,8 @@ def files_of(folder: Path) -> dict[str, list[Path]]:
 
 
 def by_split(files: Mapping[str, T], where: str) -> dict[str, list[T]]:
-    """The TFRecord files among these by the split that their paths name; "" where one names none.
+    """The TFRecord files among these by the split that their paths name; "" for a path that names
+    none.
 
     Raises:
         DataError: there is no such file.
@@ -343,7 +344,7 @@ def numbered(file: File) -> Iterator[tuple[int, bytes]]:
 
 
 def layout_of(record: bytes, where: str, config: TrainConfig) -> Layout:
-    """The kinds of the two features that the settings name; DataError where they do not fit."""
+    """The kinds of the two features that the settings name; DataError if they do not fit."""
     try:
         features = features_of(record)
     except Exception:  # protobuf's DecodeError, which TensorFlow gives no name

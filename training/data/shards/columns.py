@@ -67,14 +67,14 @@ def known_offsets(records: int, every: int) -> int:
 
 
 def name_fault(name: str) -> str:
-    """What is wrong with a shard's name, a path below the folder; empty where nothing is."""
+    """What is wrong with a shard's name, a path below the folder; empty if nothing is."""
     parts = name.split("/")
     wrong = any(name in ("", ".", "..") for name in parts) or not name.isprintable()
     return f"name of a shard {name!r}" if wrong else ""
 
 
 def offsets_fault(shard: Shard) -> str:
-    """What is wrong with a shard's offsets; empty where nothing is."""
+    """What is wrong with a shard's offsets; empty if nothing is."""
     ascending = all(a < b for a, b in pairwise((0, *shard.offsets, shard.bytes)))
     expected = known_offsets(shard.records, max(1, shard.every))
     if not shard.offsets or (ascending and len(shard.offsets) == expected):
@@ -103,7 +103,7 @@ class Pattern:
 
     @staticmethod
     def of(names: Sequence[str]) -> Pattern | None:
-        """The pattern of these names; None where they have none."""
+        """The pattern of these names; None if they have none."""
         for zeros in re.finditer(rf"(?<!\d)0{{1,{MOST_DIGITS}}}(?!\d)", names[0]) if names else ():
             pattern = Pattern(names[0][: zeros.start()], len(zeros[0]), names[0][zeros.end() :])
             if all(pattern.name(number) == name for number, name in enumerate(names)):

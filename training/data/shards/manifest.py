@@ -121,7 +121,7 @@ def write(store: Store, manifest: Manifest) -> None:
 
 
 def load(store: Store) -> Manifest:
-    """Read and check the manifest; DataError where it is missing or not of this format."""
+    """Read and check the manifest; DataError if it is missing or not of this format."""
     return parse(store.read(MANIFEST), store)
 
 
@@ -244,7 +244,7 @@ def verify(store: Store) -> Manifest:
 
 
 def verify_shard(store: Store, shard: Shard) -> None:
-    """Read one shard; DataError where it is not what the manifest says."""
+    """Read one shard; DataError if it is not what the manifest says."""
     path, digest = f"shard {store.uri}/{shard.name}", hashlib.sha256()
     pieces = (
         store.read_range(shard.name, start, min(start + PIECE, shard.bytes))

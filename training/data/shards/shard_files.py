@@ -247,7 +247,7 @@ class Shards:
 
 
 def checked(values: Any) -> Any:
-    """The same values; the operation fails where one of them is NaN or infinite.
+    """The same values; the operation fails if one of them is NaN or infinite.
 
     A sum costs a tenth of a check of each value. It is infinite for some large numbers too, so it
     only decides whether to check.
@@ -262,7 +262,7 @@ def checked(values: Any) -> Any:
 
 
 def record_fault(record: bytes, schema: Schema) -> str:
-    """What is wrong in a record, as the end of a sentence about it; empty where nothing is."""
+    """What is wrong in a record, as the end of a sentence about it; empty if nothing is."""
     name, label_name = schema.features
     try:
         features = tf.train.Example.FromString(record).features.feature

@@ -163,7 +163,7 @@ def size_of(samples: Any) -> int:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Refuse to begin where the shards do not fit on the disk."""
+    """Refuse to begin if the shards do not fit on the disk."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent

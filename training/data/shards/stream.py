@@ -132,7 +132,7 @@ class Ahead:
         self._put(self.END)
 
     def _put(self, element: Any) -> bool:
-        """Wait for room; False where the reader has left."""
+        """Wait for room; False if the reader has left."""
         while not self.left.is_set():
             with contextlib.suppress(queue.Full):
                 self.waiting.put(element, timeout=WAIT)
@@ -146,7 +146,7 @@ class Ahead:
 
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Write a new file; DataError, and no file, where there is no space for it."""
+    """Write a new file; DataError, and no file, if there is no space for it."""
     try:
         path.write_bytes(content)
     except OSError as error:
