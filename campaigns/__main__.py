@@ -56,7 +56,7 @@ CAMPAIGNS = {
     "freezes": Campaign(
         "-m pytest -q tests/bootstrap/host/lease/freezes.py"
         "::test_a_chief_that_wakes_up_harms_nothing[{seed}]",
-        "a chief that stands still for longer than its lease, and wakes up beside its successor",
+        "a chief that is frozen for longer than its lease, and wakes up beside its successor",
     ),
     "hangs": Campaign("-m campaigns.hangs --seed {seed}", "each kind of hang, on two local hosts"),
     "hangs-light": Campaign(

@@ -28,5 +28,7 @@ def parts() -> dict[str, str]:
         for name in OUTPUTS
         if name != "error"
     ]
-    names.append(("each, after an error that leaves nothing else", "`docs/schemas/error.json`"))
+    names.append(
+        ("every task, after an error without another document", "`docs/schemas/error.json`")
+    )
     return {"outputs": table(("task", "JSON Schema"), names)}

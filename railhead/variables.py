@@ -26,7 +26,7 @@ OF_RUNS = {
     "RAILHEAD_RANK": "this rank, from 0",
     "RAILHEAD_LOCAL_RANK": "the number of this rank on its host, from 0",
     "RAILHEAD_SIZE": "the number of ranks",
-    "RAILHEAD_HOST": "the name of the host in the command",
+    "RAILHEAD_HOST": "the name of this host, as in the command",
     "RAILHEAD_HOME": "the home folder of the host",
     "RAILHEAD_RESULTS": "a folder: on the chief, its content is fetched to `results/<run_id>/`",
     "RAILHEAD_CHECKPOINT_DIR": "a folder for [checkpoints](#checkpoints-of-a-script)",
@@ -42,11 +42,11 @@ OF_RUNS = {
     "OMPI_MCA_btl_vader_backing_directory": "a folder in memory for data between ranks of one host",
     "PYTHONUNBUFFERED": "`1`: output appears at once",
     "TMPDIR": "unless it is set: a folder that is removed at the end of the run",
-    "KERAS_HOME": "unless it is set: `~/.railhead/keras`, unless the host has `~/.keras`",
+    "KERAS_HOME": "unless it is set or the host has `~/.keras`: `~/.railhead/keras`",
     "CUDA_VISIBLE_DEVICES": "unless it is set, with `parameter-server`: `-1` for chief and"
     " servers, one GPU for each worker",
     "TF_CPP_MIN_LOG_LEVEL": "unless it is set: `1`, for the built-in training `2`",
-    "no_grpc_proxy": "with `TF_CONFIG` or JAX: what it or `no_proxy` has, and the hosts",
+    "no_grpc_proxy": "with `TF_CONFIG` or JAX: its value or that of `no_proxy`, and the hosts",
     "NCCL_SOCKET_IFNAME": "unless it is set: the network interface towards the other hosts",
 }
 # Railhead sets them, for its processes.
@@ -92,14 +92,14 @@ OF_SAGEMAKER = {
     "SM_OUTPUT_DATA_DIR": "`output/data/` in the results",
     "SM_OUTPUT_INTERMEDIATE_DIR": "`output/intermediate/` in the results",
     "SM_INPUT_DIR": "a folder with a link to each channel in `data/`",
-    "SM_INPUT_CONFIG_DIR": "its folder `config/`: `hyperparameters.json`, `inputdataconfig.json`,"
-    " `resourceconfig.json`",
+    "SM_INPUT_CONFIG_DIR": "`config/` in `SM_INPUT_DIR`: `hyperparameters.json`,"
+    " `inputdataconfig.json`, `resourceconfig.json`",
     "SM_HOSTS": "the names of the hosts as a JSON list",
     "SM_CURRENT_HOST": "the name of this host",
     "SM_NUM_GPUS": "the number of GPUs of this host",
     "SM_NUM_CPUS": "the number of CPUs of this host",
     "SM_HPS": "the hyperparameters as a JSON object",
-    "SM_HP_<NAME>": "the value of one; with `--sagemaker 3` `-` in its name is `_`",
+    "SM_HP_<NAME>": "the value of one hyperparameter; with `--sagemaker 3`, `-` in its name is `_`",
     "SM_USER_ARGS": "all arguments as a JSON list",
     "SM_TRAINING_ENV": "all of these values as a JSON object",
 }

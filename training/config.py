@@ -59,7 +59,7 @@ class TrainConfig:
     data: str = setting("digits", "data set", choices=tuple(DATASETS))
     label: str = setting("label", "column of the labels in CSV files")
     sample_weights: str = setting(
-        "", "column of the factors of the loss in CSV files, or name of their array in NumPy files"
+        "", "factors of the loss, one per sample: a column of CSV files, or an array of NumPy files"
     )
     missing: str = setting(
         "error",
@@ -79,8 +79,8 @@ class TrainConfig:
     )
     image_size: int = setting(64, "pixels per side of image files after decoding", at_least=8)
     exif: str = setting("on", "turn photos as their EXIF orientation says", choices=SWITCH)
-    vocabulary: int = setting(20000, "word numbers of a text", at_least=2)
-    text_length: int = setting(256, "words of a text; longer ones are cut", at_least=1)
+    vocabulary: int = setting(20000, "size of the vocabulary of texts", at_least=2)
+    text_length: int = setting(256, "words per text; longer texts are cut", at_least=1)
     held_out: float = setting(
         0.1,
         "part of the training data held out where no validation data is given",
@@ -140,7 +140,7 @@ class TrainConfig:
     decay: str = setting("cosine", "how the rate falls after the warm-up", choices=DECAYS)
     plateau_epochs: int = setting(
         0,
-        "reduce the rate after so many epochs without a held-out loss lower by 0.0001; 0 = never",
+        "reduce the rate after this many epochs without a held-out loss lower by 0.0001; 0 = never",
         at_least=0,
     )
     plateau_factor: float = setting(
@@ -164,7 +164,7 @@ class TrainConfig:
     )
     # Evaluation
     validation_steps: int = setting(
-        0, "evaluate after so many steps, too, not only after epochs; 0 = never", at_least=0
+        0, "evaluate after this many steps, too, not only after epochs; 0 = never", at_least=0
     )
     metrics: str = setting(
         "", "further metrics of the held-out data: top_5, auc, names of keras.metrics, module:name"

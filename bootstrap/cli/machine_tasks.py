@@ -118,7 +118,7 @@ def price(
     options: PriceOptions,
     out: Annotated[JsonOption, only(json="the table as JSON")],
 ) -> None:
-    """Compare machines with so many GPUs by price: per hour, per GPU hour and per epoch."""
+    """Compare the prices of machines with --gpus N: per hour, per GPU hour and per epoch."""
     from ..workflows.machines import price as workflow
 
     with json_output(out.json):
@@ -214,7 +214,7 @@ def leaks(
     owner: OwnerOptions,
     out: Annotated[JsonOption, only(json="the report as JSON")],
 ) -> None:
-    """List all that has Railhead's tags in the clouds; exit 1 if some of it is in no stack."""
+    """List what has Railhead's tags in the clouds; exit 1 if some of it belongs to no stack."""
     from ..leaks import command as leaks
 
     with json_output(out.json) as file:

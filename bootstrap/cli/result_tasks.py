@@ -102,7 +102,7 @@ def costs(
     options: CostsOptions,
     out: Annotated[JsonOption, only(json="the table as JSON")],
 ) -> None:
-    """What stacks, runs or people have cost, and for how long machines ran without a run."""
+    """Show what stacks, runs or people have cost, and how long machines ran without a run."""
     from ..workflows.machines import costs as workflow
 
     with json_output(out.json):
@@ -146,7 +146,7 @@ def scale(
     ],
     start: Retries,
 ) -> None:
-    """Train on 1, 2, 4 ... hosts (--counts), or compare runs (--of): when more do not pay off."""
+    """Train on 1, 2, 4 ... hosts (--counts) or compare runs (--of), to see when more pay off."""
     from ..report.facts import read_run
     from ..workflows.series import scale as workflow
     from .targets import Target

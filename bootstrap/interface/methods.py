@@ -127,7 +127,8 @@ class ClusterMethods(ABC):
 
         Args:
             launcher: horovod: one rank per slot. tensorflow: TensorFlow's own strategies.
-                jax, torch: for scripts. Default: that of --strategy, otherwise horovod
+                jax, torch: for scripts of JAX and PyTorch. Default: that of --strategy,
+                otherwise horovod
             strategy: horovod, multiworker, mirrored, one-device, parameter-server, jax,
                 torch or auto. Default of tensorflow: multiworker, on one host mirrored
             ps: with --strategy parameter-server: the number of parameter servers; default:
@@ -137,7 +138,7 @@ class ClusterMethods(ABC):
             training: a folder named training: your modified copy of the built-in training,
                 which is uploaded instead
             script: your own program instead of the built-in training
-            module: as --script, for python -m: a module of the current folder or of
+            module: as --script, but run by python -m: a module of the current folder or of
                 --workdir, such as trainer.task
             workdir: with --script: the folder that is uploaded, and where the script
                 starts; it contains the script. Default: the folder of the script
@@ -146,20 +147,20 @@ class ClusterMethods(ABC):
             data: the data, by name: {"train": "~/mnist"};
                 URI[,shard|replicate][,file|stream]
             sagemaker: set Amazon SageMaker's variables for --script, as its SDK 2 or 3
-                does; True: 2, the SDK of estimators. args as a mapping are its
+                does; True: 2, the SDK of estimators. A mapping in args is its
                 hyperparameters
-            keras: with --script: which Keras. Default: auto, which decides from the script.
-                The built-in training needs 3
+            keras: with --script: the version of Keras. Default: auto, which decides from
+                the script. The built-in training needs 3
             keras_patches: False: with --script: leave Keras 3 and Horovod as they are.
                 Without this option they are patched where the strategy needs it (--no-
                 keras-patches)
-            independent: with --script: its ranks do not join each other. Without this
-                option a script with several ranks that never join is ended
+            independent: with --script: its ranks work independently. Without this option, a
+                script whose ranks never join each other is terminated
             env: environment variables of the program by name
             env_file: a file with NAME=value lines; blank lines and lines that begin with #
                 are skipped; --env overrides it
-            secrets: the name of a variable of this shell that the program receives, and no
-                log (--secret)
+            secrets: the name of a variable of this shell: the program receives it, no log
+                contains it (--secret)
             outputs: a pattern of the files to fetch from the script's folder, such as
                 '*.h5'; * also matches /. Default: all new or changed files
             metrics: patterns of numbers in the output of the script by name, each with one
@@ -172,7 +173,7 @@ class ClusterMethods(ABC):
             max_hours: cancel the run after this time. Earlier deadlines are moved; on
                 Google Cloud, not beyond maxRunDuration; from 0.01 to 168 hours, or as 30m
             budget: US dollars for the hosts: before they are spent, the run is cancelled
-                and machines stop; refused without a price; from 0.01 to 1000000
+                and machines stop; refused without a known price; from 0.01 to 1000000
             on_stall: without progress (stalls): restart starts again from a checkpoint,
                 stop ends the run, wait shows it; default: restart
             stall_after: the shortest time without a step after which the ranks are examined
@@ -184,8 +185,8 @@ class ClusterMethods(ABC):
                 not answer
             retries: how often the run starts again after a failure, from its newest
                 checkpoint. Default: 3 with checkpoints; from 0 to 100
-            spare: False: no process with the framework on each host, ready for a retry
-                (--no-spare)
+            spare: False: do not keep a process with the imported framework on each host for
+                a retry (--no-spare)
             takeover: the second host continues the run if the chief is lost. Needs a
                 bucket, two hosts and retries
             deploy: after a success, serve the model as the endpoint of this name, as fab
@@ -279,8 +280,8 @@ class ClusterMethods(ABC):
                 (--set)
             random: train this number of randomly drawn combinations instead of all; the
                 same command always draws the same ones; from 1 to 100
-            at_once: trials at the same time, each on an equal slice of the hosts; it
-                divides their number; from 1 to 100; default: 1
+            at_once: trials at the same time, each on an equal slice of the hosts; must
+                divide the number of hosts; from 1 to 100; default: 1
             to_end: do not end hopeless trials early
             launcher, strategy, preset, script, module, workdir, args, data, keras,
                 keras_patches, env, secrets, metrics, retries: as for `Cluster.train`

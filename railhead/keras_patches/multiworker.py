@@ -292,8 +292,8 @@ MULTIWORKER = (
         source_has("TensorFlowTrainer._make_function", "empty_outputs, next_optional_inputs]"),
     ),
     row(
-        "a variable as the result of a metric, the loss that an own `train_step` returns, and"
-        " `jit_compile=True` (without XLA)",
+        "a variable as the result of a metric, a loss that your own `train_step` returns, and"
+        " `jit_compile=True` (without XLA) work",
         whole_results,
         source_has("TensorFlowTrainer._make_function", "jit_compile=self.jit_compile"),
         issue="",

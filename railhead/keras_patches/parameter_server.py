@@ -349,7 +349,7 @@ PARAMETER_SERVER = (
             module,
             ("parameter-server",),
             "",
-            "`keras.utils.experimental.DatasetCreator` of Keras 2",
+            "`keras.utils.experimental.DatasetCreator` of Keras 2 works",
             add_creator,
             lambda module: not hasattr(module, "experimental"),
         )

@@ -104,7 +104,7 @@ KEYS = (
         f"{', '.join(ALL[:-1])} or {ALL[-1]}", required=True),
     Key("name", ALL, validators.name, "the cluster's name, in names and tags", default="{stack}"),
     Key("count", ALL, COUNT, "number of hosts", default="2"),
-    Key("owner", ALL, validators.owner, "who pays, in tags", default="{user}"),
+    Key("owner", ALL, validators.owner, "the value of the tag for who pays", default="{user}"),
     Key("deadline_hours", ALL, DEADLINE, "hours after which a machine powers "
         "itself off and the cloud stops it, from creation and each `fab start`",
         default="8"),
@@ -127,8 +127,8 @@ KEYS = (
         "machines are not moved. Unset: true for on-demand machines"),
     Key("disk_gb", REMOTE, DISK_GB, "the size of each host's disk", default="100"),
     Key("disk_mbps", AWS, DISK_MBPS, "the disk's throughput, MiB/s", default="250"),
-    Key("image", REMOTE, IMAGE, "the system image: one of our names, or the cloud's own "
-        "id. Unset: the cloud's deep learning image; for V100 and without GPUs, Ubuntu's"),
+    Key("image", REMOTE, IMAGE, "the system image: one of Railhead's names, or the cloud's "
+        "own id. Unset: the cloud's deep learning image; for V100 and without GPUs, Ubuntu's"),
     Key("ssh_cidrs", REMOTE, validators.cidrs, "the networks that may connect by SSH, separated by "
         "commas: your own address with /32", required=True),
     Key("allow_wide_cidr", REMOTE, SWITCH, "allow SSH from networks wider than /16 (IPv4) or /48 "
@@ -148,13 +148,14 @@ KEYS = (
         "separated by commas, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; without a folder the whole "
         "bucket"),
     Key("quotas", REMOTE, QUOTAS, "check: `pulumi up` fails where a quota is "
-        "too small. request: where it is too small, `pulumi up` requests more and makes no "
+        "too small. request: where it is too small, `pulumi up` requests more and creates no "
         "machines", default="check"),
     Key("contact_email", GCP, EMAIL, "where Google answers a quota request"),
     Key("price_per_hour", REMOTE, PRICE, "US dollars per hour for the cluster, instead of the "
-        "cloud's prices (rights: `pricing:GetProducts`, `ec2:DescribeSpotPriceHistory`) or ours"),
-    Key("budget", REMOTE, PRICE, "US dollars for the machines of the stack, over all "
-        "its starts: deadlines end before. Refused without a price"),
+        "cloud's prices (rights: `pricing:GetProducts`, `ec2:DescribeSpotPriceHistory`) or "
+        "Railhead's"),
+    Key("budget", REMOTE, PRICE, "US dollars for the stack's machines over all its starts; "
+        "sets deadlines. Refused without a known price"),
     Key("oslogin", GCP, SWITCH, "use OS Login instead of SSH keys in the metadata",
         default="false"),
 )  # fmt: skip

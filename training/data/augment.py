@@ -1,4 +1,4 @@
-"""Changes to training images that leave their labels true.
+"""Random changes to training images, after which their labels are still right.
 
 They depend on (seed, epoch, sample number) alone, so that a sample is changed in the same way
 on any number of replicas and after a resume.

@@ -41,7 +41,7 @@ TASKS = {
     "destroy": "teardown --destroy",
     "down": "teardown",
     "download": "fetch <run>",
-    "drain": "status   # no scheduler is there: the hosts are those that you name",
+    "drain": "status   # there is no scheduler: the hosts are those that you name",
     "env": "train train.py --env NAME=VALUE",
     "estimator": "train train.py",
     "events": "logs --rank supervisor",
@@ -196,7 +196,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "--profile": _HELP + "of AWS: export AWS_PROFILE={gpu}",
         "--region": _OF_STACK + "region {us-east-1}",
         "--retry": "--retries {3}",
-        "--role": _HELP + "the machines of a stack get a role by {fab} up",
+        "--role": _HELP + "{fab} up gives the machines of a stack a role",
         "--seed": "--set seed={1}",
         "--source-dir": "--workdir {src}",
         "--spot": _OF_STACK + "spot true",
@@ -214,8 +214,8 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "attach": {"--logs": "logs --follow"},
     "bootstrap": {"--force": _HELP + "a second one repairs what has changed"},
     "cancel": {
-        "--all": "cancel   # the last run; each other one by its id: {fab} cancel RUN",
-        "-a": "cancel   # the last run; each other one by its id: {fab} cancel RUN",
+        "--all": "cancel   # the last run; another run by its id: {fab} cancel RUN",
+        "-a": "cancel   # the last run; another run by its id: {fab} cancel RUN",
     },
     "deploy": {
         "--gpus": _HELP + "an endpoint uses the GPUs of its host",
@@ -257,7 +257,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "status": {"--follow": "--watch", "-a": "status", "-f": "--watch"},
     "sweep": {"--grid": "--set {lr=0.1,0.01}", "--param": "--set {lr=0.1,0.01}"},
     "teardown": {
-        "--all": "stop --all   # the machines of all stacks; a teardown is of one",
+        "--all": "stop --all   # the machines of all stacks; a teardown is for one",
         "--force": "--yes",
         "-f": "--yes",
     },

@@ -202,7 +202,7 @@ class ExtendOptions:
     hours: str | None = option(
         None,
         "the new deadline, 0.1 to 168 hours: `4h` from now, or `+4h` after the present one; a"
-        " number is hours",
+        " number without a unit is hours",
         unit="h",
     )
     budget: float | None = option(
@@ -217,15 +217,15 @@ class ExtendOptions:
 class PriceOptions:
     """Which machines `fab price` compares."""
 
-    gpus: int = option(1, "how many GPUs, of all machines together", at_least=1, at_most=128)
+    gpus: int = option(1, "the number of GPUs of all machines together", at_least=1, at_most=128)
     gpu: tuple[str, ...] = option(
-        (), "the kinds of GPU, such as `t4,l4,a100`; default: all", separator=","
+        (), "the types of GPU, such as `t4,l4,a100`; default: all", separator=","
     )
     hours: float = option(1.0, "for how long", at_least=0.01, at_most=8784, unit="h")
     spot: bool = option(False, "spot prices")
     region: tuple[str, ...] = option(
         (),
-        "regions whose prices the clouds are to answer; default: those of the tables",
+        "regions for which to ask the clouds for prices; default: those of the tables",
         separator=",",
     )
 
@@ -261,7 +261,7 @@ class KeyOptions:
     """Whose key `fab ssh-key` adds to the hosts, or removes."""
 
     key: str = option(text="a file with a public SSH key", positional=True, path=True)
-    remove: bool = option(False, "remove the key from the hosts; not the last one")
+    remove: bool = option(False, "remove the key from the hosts; the last key is refused")
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class TrustOptions:
 
     job: str | None = option(
         None,
-        "a [job file](tasks-train.md#job-file), in place of host keys; until it changes",
+        "trust a [job file](tasks-train.md#job-file) until it changes, instead of host keys",
         path=True,
     )
 

@@ -20,8 +20,8 @@ class ProgramOptions:
     launcher: str | None = option(
         None,
         "`horovod`: one rank per slot. `tensorflow`: TensorFlow's own strategies. `jax`, "
-        "`torch`: for scripts: [theirs](#jax-and-pytorch). Default: that of `--strategy`, otherwise"
-        " `horovod`",
+        "`torch`: for [scripts of JAX and PyTorch](#jax-and-pytorch). Default: that of "
+        "`--strategy`, otherwise `horovod`",
     )
     strategy: str | None = option(
         None,
@@ -61,8 +61,8 @@ class ProgramOptions:
     )
     module: str | None = option(
         None,
-        "as `--script`, for `python -m`: a module of the current folder or of `--workdir`, "
-        "such as `trainer.task`",
+        "as `--script`, but run by `python -m`: a module of the current folder or of "
+        "`--workdir`, such as `trainer.task`",
     )
     workdir: str | None = option(
         None,
@@ -87,18 +87,17 @@ class ProgramOptions:
     )
     sagemaker: int | None = option(
         None,
-        "with `--script`: the variables and folders of Amazon SageMaker, as its SDK `2` (the "
-        "default, that of estimators) or `3` makes them: "
-        "[Data](data.md#scripts-written-for-sagemaker)",
+        "with `--script`: set the variables and folders of Amazon SageMaker, as its SDK `2` (the "
+        "default: estimators) or `3` does: [Data](data.md#scripts-written-for-sagemaker)",
         python="set Amazon SageMaker's variables for --script, as its SDK 2 or 3 does; True: 2, the"
-        " SDK of estimators. args as a mapping are its hyperparameters",
+        " SDK of estimators. A mapping in args is its hyperparameters",
         choices=SDKS,
         bare=TOOLKIT,
     )
     keras: str | None = option(
         None,
-        "with `--script`: which Keras. Default: `auto`, which decides from the script: [Keras"
-        " 2 or 3](#keras-2-or-3). The built-in training needs 3",
+        "with `--script`: the version of Keras. Default: `auto`, which decides from the script: "
+        "[Keras 2 or 3](#keras-2-or-3). The built-in training needs 3",
         choices=("auto", "2", "3"),
     )
     keras_patches: bool = option(
@@ -109,8 +108,8 @@ class ProgramOptions:
     )
     independent: bool = option(
         False,
-        "with `--script`: its ranks do not join each other. Without this option a script with"
-        " several ranks that never join is ended",
+        "with `--script`: its ranks work independently. Without this option, a script whose "
+        "ranks never join each other is terminated",
     )
     env: Mapping[str, str] = option(
         {},
@@ -126,7 +125,7 @@ class ProgramOptions:
     )
     secrets: tuple[str, ...] = option(
         (),
-        "the name of a variable of this shell that the program receives, and no log: "
+        "the name of a variable of this shell: the program receives it, no log contains it: "
         "[Secrets](#secrets)",
         flag="secret",
     )
@@ -202,7 +201,7 @@ class EndingOptions:
     budget: float | None = option(
         None,
         "US dollars for the hosts: before they are spent, the run is cancelled and machines "
-        "stop; refused without a price",
+        "stop; refused without a known price",
         at_least=0.01,
         at_most=1_000_000,
     )
@@ -236,8 +235,8 @@ class StartOptions:
     )
     elastic: str | None = option(
         None,
-        "`MIN:MAX` hosts: after a failure the run continues with those that answer, and takes"
-        " others back: [Elastic runs](training.md#elastic-runs)",
+        "`MIN:MAX` hosts: after a failure the run continues on those that answer; the others join"
+        " again when they answer: [Elastic runs](training.md#elastic-runs)",
         python='"MIN:MAX", numbers of hosts: a retry continues without hosts that do not answer',
     )
     retries: int | None = option(
@@ -249,7 +248,7 @@ class StartOptions:
     )
     spare: bool = option(
         True,
-        "no process with the framework on each host, ready for a retry: [Runs that "
+        "do not keep a process with the imported framework on each host for a retry: [Runs that "
         "survive](training.md#runs-that-survive)",
         flag="no-spare",
     )
@@ -316,10 +315,10 @@ class ListOptions:
 
 @dataclass(frozen=True)
 class CostsOptions:
-    """Of which time, and whose costs."""
+    """The time span of the costs, and their rows."""
 
     since: float = option(30.0, "how far back", at_least=0.01, at_most=3660, unit="d")
-    by: str = option("stack", "what the rows are", choices=("run", "stack", "person"))
+    by: str = option("stack", "a row for each of these", choices=("run", "stack", "person"))
     bill: bool = option(
         False,
         "also what the cloud has billed, by the tags: Cost Explorer, 0.01 USD a page, or "
@@ -350,7 +349,8 @@ class SweepOptions:
     )
     at_once: int = option(
         1,
-        "trials at the same time, each on an equal slice of the hosts; it divides their number",
+        "trials at the same time, each on an equal slice of the hosts; must divide the number of "
+        "hosts",
         at_least=1,
         at_most=100,
     )
@@ -434,7 +434,7 @@ class ShardOptions:
         "train", "which samples of the source are written: `train`, `validation` or `test`"
     )
     shards: int = option(
-        16, "number of files; a multiple of 8 reads fastest", at_least=1, at_most=100_000
+        16, "number of files; a multiple of 8 is read fastest", at_least=1, at_most=100_000
     )
 
 
@@ -449,5 +449,7 @@ class IndexOptions:
         None, "another folder or prefix for the index. Default: beside the files"
     )
     split: str = option(
-        "train", "files whose names say `train`, `validation` or `test`; or no split"
+        "train",
+        "the split to index, from the files' names: `train`, `validation` or `test`; all files if "
+        "no name has one",
     )

@@ -63,12 +63,12 @@ class Evaluation:
         (), doc="for each class `samples`, `precision`, `recall`, `f1`"
     )
     missing_classes: Texts = key(
-        (), doc="classes without a sample: a threshold on `f1` and others of all classes is missed"
+        (), doc="classes without a sample: thresholds on `f1` and other means of classes are missed"
     )
     worst: Annotated[tuple[Mistake, ...], each(Mistake)] = key(
-        (), doc="of images: the wrong predictions with the highest loss, in `worst/`"
+        (), doc="for images: the wrong predictions with the highest loss, in `worst/`"
     )
-    worst_of: Number = key(None, doc="of how many samples `worst` was chosen")
+    worst_of: Number = key(None, doc="the number of samples from which `worst` was chosen")
     model: Text = key("", doc="the sha256 of `model.keras`")
     data: Text = key("", doc="the sha256 of inputs and labels")
     threshold: Number = key(None, doc="the setting `min_accuracy`")
@@ -76,7 +76,7 @@ class Evaluation:
         (), doc="all thresholds: `metric`, `bound`, `value`"
     )
     failed: Texts = key((), doc="the thresholds that were missed")
-    passed: Flag = key(None, doc="whether all thresholds were reached; null without any")
+    passed: Flag = key(None, doc="whether all thresholds were reached; null without thresholds")
     metrics: Mapping[str, Any] = key(
         {},
         rest=True,

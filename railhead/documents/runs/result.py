@@ -130,7 +130,7 @@ class Result:
     culprit: Culprit | None = key(
         None,
         doc="null unless the run failed. `rank` (null for a whole host), `host`, `exit` or"
-        " `signal` of the failure, and its last `lines`\nof a"
+        " `signal` of the failure, and its last `lines`\nfor a"
         " [stall](troubleshooting.md#a-run-that-stalls): `text`, `seconds` (without a step),"
         " `behind` (the ranks that the others wait for)\nand `places`, for each rank `rank`,"
         " `host`, `doing`, `file`, `line`, `text`, `detail`, `busy`",
@@ -138,7 +138,7 @@ class Result:
     cause: Cause | None = key(
         None,
         omit=True,
-        doc="only of a failed run: its `class` ([these](troubleshooting.md#why-a-run-failed)),"
+        doc="only for a failed run: its `class` ([these](troubleshooting.md#why-a-run-failed)),"
         " the `evidence` (a line, or how the rank ended), `host` and `rank`",
     )
     started: str | None = key(None, check=TIME, doc="times, UTC")
@@ -172,13 +172,13 @@ class Result:
         doc="only if the run started again. Each attempt: `keras`, `culprit`, `seconds`,"
         " `kind`\n`kind`: `keras` (the other [Keras](own-script.md#keras-2-or-3)), `retry` ([from a"
         " checkpoint](training.md#runs-that-survive)) or `elastic` (terminated to take a host"
-        " back)\nof a retry: `cause`, the last known `step`, `from_step` (null for a script),"
+        " back)\nfor a retry: `cause`, the last known `step`, `from_step` (null for a script),"
         " `lost` seconds, and `hosts`, if some are missing",
     )
     cost: RunCost | None = key(
         None,
         omit=True,
-        doc="optional: the price of the hosts for `seconds`: `usd`, of a range also `high`;"
+        doc="optional: the price of the hosts for `seconds`: `usd`, for a range also `high`;"
         " `unknown`: what has no price",
     )
     carbon: Carbon | None = key(

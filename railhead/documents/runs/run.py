@@ -259,15 +259,15 @@ class RunDocument:
     commit: str | None = key(
         None,
         omit=True,
-        doc="the git commit of the program, with `-dirty` where tracked files differ from it; not"
-        " there outside a repository",
+        doc="the git commit of the program, with `-dirty` if tracked files differ from it;"
+        " missing outside a repository",
     )
     elastic: int = key(
         0,
         at_least=0,
         omit=True,
         doc="optional: the least number of hosts with which the run continues after a failure"
-        " (`--elastic`); 0: all. Hosts without which it continues have 0 `slots`",
+        " (`--elastic`); 0: all. Hosts that were left out have 0 `slots`",
     )
     takeover: bool = key(
         False,
