@@ -343,7 +343,7 @@ class Training:
         self.strategy.values(tensors_of(self.model.weights))  # some are reduced as they are read
         if self.strategy.rank == 0:
             export(self.model, self.data, self.config, self.job.results)
-        self.strategy.total(np.zeros(1))  # a process that fails ends the others: not before here
+        self.strategy.total(np.zeros(1))  # a failing process ends the others: after the export
         if self.data.test is not None:
             result = self._evaluator(self.data.test)()
         elif result is None or epoch != self.position.epoch:

@@ -97,7 +97,7 @@ def list_machines(place: Place) -> Listed:
 
 
 def remove_leftovers(place: Place, cluster_id: str) -> list[str]:
-    """Remove what a killed `up` left besides machines; the ids of what was removed.
+    """Remove what a killed `up` left, except machines; returns the ids of what was removed.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.

@@ -247,8 +247,8 @@ def recorded_run(run_id: str) -> RunRecord:
 
 
 def newest_run() -> str:
-    """The id of the run that was started last from this computer, on any hosts; not one that
-    evaluates another run.
+    """The id of the run that was started last from this computer, on any hosts, without runs that
+    evaluate another one.
 
     Raises:
         UsageError: there is none.

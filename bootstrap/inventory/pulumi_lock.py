@@ -52,7 +52,7 @@ class Locked(UsageError):
 
 
 def refuse_locked(stack: str, again: Command) -> None:
-    """End the command while another one of Pulumi works on the stack, or was killed.
+    """End this command if another command of Pulumi works on the stack, or was killed.
 
     Args:
         again: the command that is refused.

@@ -240,7 +240,7 @@ def of_id(machines: StackMachines) -> Inventory | None:
 
 
 def remove_leftovers(machines: StackMachines) -> list[str]:
-    """Remove what a killed `up` left besides machines, by the stack's id; returns the removed ids.
+    """Remove what a killed `up` left, except machines, by the stack's id; returns the removed ids.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.

@@ -161,7 +161,7 @@ def _download(
 
 
 def _has_ended(process: subprocess.Popen[Any], within: float) -> bool:
-    """Whether a process has ended, or does so within so many seconds."""
+    """Whether a process has ended, or ends `within` this number of seconds."""
     try:
         process.wait(within)
     except subprocess.TimeoutExpired:

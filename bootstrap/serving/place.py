@@ -50,8 +50,7 @@ class EndpointPlace:
         return self.facts.home
 
     def undeploy(self, endpoint: str) -> Command:
-        """The command that ends an endpoint; it names no hosts for one that is found by its
-        record."""
+        """The command that ends an endpoint; without hosts if a record names them."""
         return Command("undeploy", endpoint, **({} if records.find(endpoint) else self.target))
 
     def keras_home(self) -> dict[str, str]:

@@ -55,7 +55,7 @@ def record_cluster(inventory: Inventory) -> None:
 
 
 def forget(endpoint: Deployed) -> None:
-    """Remove the record of an endpoint; keep that of an endpoint of this name elsewhere."""
+    """Remove the record of an endpoint, unless it is of an endpoint with this name elsewhere."""
     if find(endpoint.name) == endpoint:
         _file(endpoint.name).unlink()
 

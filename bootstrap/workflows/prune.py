@@ -31,8 +31,8 @@ done"""
 def prune(inventory: Inventory, keep: int) -> None:
     """Remove all but the `keep` newest runs of each host, and print how many.
 
-    Runs in progress are kept, and runs whose results are not all on this computer; of runs that it
-    has not recorded for these hosts, those whose results no computer has fetched.
+    Runs in progress are kept, and runs whose results are not all on this computer; runs that it has
+    not recorded for these hosts are kept if no computer has fetched their results.
 
     Raises:
         HostsFailed: a folder could not be removed.

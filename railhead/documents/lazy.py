@@ -148,7 +148,7 @@ def _init(cls: Any, fields: Sequence[Any], frozen: bool) -> Any:
         known[default], known[made] = field.default, field.default_factory
         value = name if field.init else default
         if known[made] is not dataclasses.MISSING:
-            known[default] = known[made]  # stands for what it makes
+            known[default] = known[made]  # a mark: the factory is then called
             value = f"{made}() if {value} is {default} else {value}"
         has_default = known[default] is not dataclasses.MISSING
         if field.init:

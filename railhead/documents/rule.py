@@ -172,7 +172,7 @@ def number_text(value: Any) -> str:
 
 
 def nearest(text: Any, choices: Iterable[Any], cutoff: float = 0.6) -> str:
-    """The choice that is most like a text; empty if none is."""
+    """The choice most similar to a text; empty if none is similar."""
     import difflib  # loaded late: hosts need none
 
     near = difflib.get_close_matches(str(text), map(str, choices), 1, cutoff)

@@ -122,8 +122,8 @@ def checked_data(trainer: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of an epoch iterator.
 
     Raises:
-        ValueError: they have no number of steps, or one that executions of several steps exceed,
-            or data that only this process can read.
+        ValueError: they have no number of steps, or one that is not a multiple of
+            steps_per_execution, or data that only this process can read.
     """
     steps, together = options.get("steps_per_epoch"), options.get("steps_per_execution", 1)
     if not steps:
@@ -151,8 +151,8 @@ def checked_data(trainer: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_passes(rows: int, batch_size: int, steps: int) -> None:
-    """ValueError for a number of steps that does not fit arrays: they are read once, by all workers
-    together, and an epoch would end in the middle of its steps."""
+    """ValueError for a number of steps that does not fit arrays: all workers together read them
+    once, so the data of an epoch would end before its steps."""
     batches = -(-rows // batch_size)
     if batches % steps:
         raise ValueError(

@@ -42,7 +42,7 @@ class LogicalNames:
 
 
 class Named(pulumi.ComponentResource):
-    """A component whose children have names that begin with that of its `cluster`."""
+    """A component whose children have names that begin with the name of its `cluster`."""
 
     cluster: str = ""
 

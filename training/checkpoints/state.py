@@ -32,7 +32,7 @@ COUNTS = (
     "step", "epoch", "samples", "global_batch", "lanes", "order", "waited", "done", "stopped",
 )  # fmt: skip
 CHECK_EVERY = 20  # steps after which the ranks agree whether minutes have passed
-COST = 20  # a checkpoint of a better model waits for so many times the last one's duration
+COST = 20  # a checkpoint of a better model waits for this multiple of the last one's duration
 UNFINISHED = f"it was not complete after {WAIT:.0f} s: the disk does not answer, or is too slow"
 
 

@@ -85,7 +85,7 @@ class Writer:
         self._outcome.append(Written(step, seconds if pause is None else pause, seconds, error))
 
     def wait(self, seconds: float = WAIT) -> bool:
-        """Wait until nothing is being written; False if it still is after so many seconds.
+        """Wait until nothing is being written; False if that takes more than `seconds`.
 
         This wait has an end, so it counts as progress: all ranks wait for a slow disk, and none of
         them hangs.

@@ -43,7 +43,7 @@ class Feeder:
         self.parent = os.getppid()
 
     def run(self, epochs: int = 0) -> None:
-        """Stream so many epochs; 0 continues until the process that started this one has exited.
+        """Stream this number of epochs; 0: until the process that started this one has exited.
 
         Raises:
             DataError: a file cannot be read or written, or is not what the manifest says. The

@@ -73,7 +73,7 @@ class Step:
     def _gradients(
         self, inputs: Any, labels: Any, weights: Any, total: Any, factors: Any = None
     ) -> tuple[Any, Any]:
-        """Gradients and sums of one replica's batch, computed in so many parts.
+        """Gradients and sums of one replica's batch, computed in parts.
 
         Each part begins with the moving averages of the previous step, and their mean over the
         samples is kept: they move once per step, and not at all for a batch of padding.

@@ -87,7 +87,7 @@ class LargeWork:
 
 def work_until_end(memory: int) -> None:
     """In the process: do the work that comes through standard input, until that closes, as it does
-    when the server is killed. At most so many bytes are allocated."""
+    when the server is killed. It may allocate at most `memory` bytes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
     gc.disable()  # it would look through millions of lists, which have no cycles
     limit_memory(memory)
@@ -108,7 +108,7 @@ def _do_next() -> None:
 
 
 def limit_memory(more: int) -> None:
-    """Let this process allocate so many bytes more than it has now."""
+    """Limit this process to this number of bytes `more` than it has now."""
     used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     with contextlib.suppress(ValueError):  # the host's own limit is lower

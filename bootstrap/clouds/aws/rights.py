@@ -132,7 +132,7 @@ LATER = (
     Part("iam:UpdateRoleDescription", ROLES),
     Part("iam:CreateServiceLinkedRole", SPOT_ROLE, when=with_spot),
 )
-# What a preview reads, and the calls of `fab` besides; `action_of` gives an action for a call.
+# What a preview reads, and then the calls of `fab`; `action_of` gives the action for a call.
 LOOKUPS = Part(
     "ec2:DescribeInstanceTypeOfferings ec2:DescribeAvailabilityZones ec2:DescribeImages"
     " servicequotas:GetServiceQuota servicequotas:GetAWSDefaultServiceQuota ssm:GetParameter"

@@ -1,6 +1,7 @@
 """The areas of Google Cloud: each project that the credentials see.
 
-Networks, firewall rules and service accounts have no labels: they are known by their description.
+Networks, firewall rules and service accounts have no labels: they are recognised by their
+description.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Kind:
         name: for people.
         path: the list, below the project.
         command: the group of `gcloud compute`.
-        labelled: whether it has labels; others are known by their description.
+        labelled: whether it has labels; others are recognised by their description.
     """
 
     name: str

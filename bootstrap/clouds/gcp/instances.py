@@ -95,7 +95,7 @@ class Gcp:
         self._request_all("DELETE", [_path(host) for host, _ in self._existing()])
 
     def _request_all(self, method: str, paths: Sequence[str]) -> None:
-        """Make all requests: one that Google refuses must not keep other machines running.
+        """Make all requests: a refused one must not keep other machines running.
 
         Raises:
             RailheadError: the first failure, after the last request.

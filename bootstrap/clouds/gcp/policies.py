@@ -135,7 +135,7 @@ def not_enforced(policy: OrgPolicy, _request: StackRequest) -> Verdict:
 
 
 def account_creation(policy: OrgPolicy, request: StackRequest) -> Verdict:
-    """Only a stack with buckets has an account, and one that exists is not created again."""
+    """Only a stack with buckets has a service account, and an existing one is not created again."""
     has_it = any("serviceaccount" in kind.lower() for kind in request.kinds)
     needs = with_bucket(request.config) or bool(request.config.get("data_buckets"))
     return has_it or not needs or not policy.booleanPolicy.enforced

@@ -139,7 +139,7 @@ class Catalogue:
     day: str
 
     def rows(self, region: str) -> Iterator[Row]:
-        """The rows of a region; what it does not sell has none."""
+        """The rows of a region; there are none for what it does not sell."""
         for market in (ON_DEMAND, SPOT):
             for family, (start, memory) in FAMILIES.items():
                 cores, rams = (

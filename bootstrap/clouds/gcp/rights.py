@@ -72,7 +72,7 @@ CALLS = {
     "cloudresourcemanager.projects.getEffectiveOrgPolicy": "",
     "orgpolicy.projects.policies.getEffectivePolicy": "",
 }
-# What `fab doctor` needs besides: a stack does not need it.
+# Only for `fab doctor`: a stack does not need it.
 BESIDES = ("orgpolicy.policy.get",)
 _OBJECTS = Part(
     "storage.objects.create storage.objects.get storage.objects.list storage.objects.delete",

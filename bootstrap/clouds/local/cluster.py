@@ -31,7 +31,7 @@ from .processes import Ended
 
 
 def start(cluster: str, count: int) -> Inventory:
-    """Start `count` hosts, or those of them that are not running, and record the cluster.
+    """Start those of `count` hosts that are not running, and record the cluster.
 
     Raises:
         UsageError: this is not Linux, or sshd is missing.
@@ -152,7 +152,7 @@ def _select(cluster: str, names: list[str] | None) -> list[LocalHost]:
 
 
 def stop(cluster: str, names: list[str] | None = None) -> dict[str, Ended]:
-    """End every process of the hosts; what became of them by host name."""
+    """End every process of the hosts; returns the outcome by host name."""
     return {host.name: processes.end(host.folder) for host in _select(cluster, names)}
 
 

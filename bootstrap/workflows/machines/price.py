@@ -1,4 +1,4 @@
-"""`fab price`: which machines with so many GPUs are the cheapest, and where."""
+"""`fab price`: which machines with a given number of GPUs are the cheapest, and where."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def price(options: PriceOptions) -> None:
     """Print the offers, the cheapest first.
 
     Raises:
-        UsageError: there is no such GPU or region, or no type has so many.
+        UsageError: there is no such GPU or region, or no type has this number.
     """
     machines = list(matching(options))
     check_regions(options)

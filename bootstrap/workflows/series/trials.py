@@ -240,7 +240,7 @@ class Trials:
         return True
 
     def _give_up(self, item: Item, error: RailheadError) -> None:
-        """End a trial with an error. Another slice may take one that was not started."""
+        """End a trial with an error. Another slice may take a trial that was not started."""
         trial = item.trial
         print_lines(*str(error).splitlines())
         why = "; ".join(line.strip() for line in error.message.splitlines()[:2])

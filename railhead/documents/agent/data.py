@@ -33,7 +33,7 @@ class DataState(Request[DataFolders, NoReturn], op="data_state", bounds=WORK):
     folders: tuple[str, ...]
 
     def is_answered_by(self, reply: DataFolders) -> bool:
-        """Each folder."""
+        """Whether the reply has each folder."""
         return {*self.folders} <= {*reply.folders}
 
 
@@ -54,7 +54,7 @@ class PathsState(Request[PathKinds, NoReturn], op="paths_state", bounds=WORK):
     paths: tuple[str, ...]
 
     def is_answered_by(self, reply: PathKinds) -> bool:
-        """Each path."""
+        """Whether the reply has each path."""
         return {*self.paths} <= {*reply.paths}
 
 
@@ -68,7 +68,8 @@ class NeededParts:
 
 @dataclass(frozen=True)
 class Received:
-    """The paths whose content differs from the manifest; if there is any, nothing is complete."""
+    """The paths whose content differs from the manifest; if there are any, the data is not
+    complete."""
 
     wrong: tuple[str, ...]
 

@@ -40,7 +40,7 @@ class Dial(Request[Dialed, NoReturn], op="dial"):
     timeout: float
 
     def is_answered_by(self, reply: Dialed) -> bool:
-        """One outcome for each peer."""
+        """Whether the reply has one outcome for each peer."""
         return len(reply.wrong) == len(self.peers)
 
 
@@ -58,7 +58,7 @@ class Ports(Request[FreePorts, NoReturn], op="ports"):
     count: int
 
     def is_answered_by(self, reply: FreePorts) -> bool:
-        """As many ports as were requested."""
+        """Whether the reply has as many ports as were requested."""
         return len({*reply.ports}) == len(reply.ports) == self.count
 
 
@@ -77,5 +77,5 @@ class FindPort(Request[FoundPort, NoReturn], op="free_port"):
     last: int
 
     def is_answered_by(self, reply: FoundPort) -> bool:
-        """One of these, or none."""
+        """Whether the reply is one of these ports, or none."""
         return reply.port is None or self.first <= reply.port <= self.last

@@ -197,7 +197,8 @@ def carbon_of(measured: Iterable[HostEnergy], grid: Grid | None) -> Carbon | Non
 
 
 def _one_per_machine(measured: Iterable[HostEnergy]) -> list[HostEnergy]:
-    """The measurements without those of the same boot at the same time by another host."""
+    """The measurements, without shorter ones of other hosts on the same machine at the same
+    time."""
     kept: list[HostEnergy] = []
     for measurement in sorted(measured, key=lambda measurement: -measurement.seconds):
         if not any(_is_same_time(measurement, other) for other in kept):

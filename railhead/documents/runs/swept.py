@@ -1,6 +1,7 @@
 """The processes of a run that were terminated on its hosts.
 
-Not in result.py, nor beside the operations of the agent: programs that start often need only this.
+Not in result.py, nor beside the operations of the agent: frequently started programs need only
+this.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Beat:
-    """beat/TERM. `number`: another one in each beat; `seconds`: the duration of the run so far;
+    """beat/TERM. `number`: different in each beat; `seconds`: the duration of the run so far;
     `started`: its start, UTC; `attempts`: as in the result."""
 
     number: int = key(at_least=0, at_most=LARGEST)

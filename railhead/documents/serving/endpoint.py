@@ -79,7 +79,7 @@ class EndpointState:
 
 @dataclass(frozen=True)
 class Health:
-    """The answer of a ready server; servers other than Railhead's have other values in it."""
+    """The answer of a ready server; servers other than Railhead's return other values."""
 
     version: Integer = None
     requests: Integer = None

@@ -31,7 +31,7 @@ class Preference:
 
 
 def current(need: QuotaNeed, listed: Sequence[dict[str, Any]]) -> Preference | None:
-    """The request for this quota among all of the project; None if there is none."""
+    """The request for this quota among all requests of the project; None if there is none."""
     for preference in listed:
         key = preference.get("service"), preference.get("quotaId"), preference.get("dimensions", {})
         if key == (need.service, need.code, dimensions(need)):

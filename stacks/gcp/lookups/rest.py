@@ -68,7 +68,7 @@ class Google:
         return self._send(api, path, json.dumps(body).encode(), "PATCH")
 
     def pages(self, path: str, condition: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each zone with what is there, of a list of Compute over all zones of the project.
+        """Each zone and its items, from a list of Compute over all zones of the project.
 
         Args:
             path: the list, as in "aggregated/instances".

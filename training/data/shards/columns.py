@@ -186,7 +186,7 @@ class Table(Sequence[Shard]):
             raise DataError(f"{self.store.uri}/{MANIFEST} is damaged: {error}") from None
 
     def column(self, name: str, items: int | None = None) -> array[int]:
-        """A column, whole, with so many items."""
+        """A whole column, which must have this number of items."""
         with self.checked():
             head, numbers = self.head["columns"][name], array(TYPES[name])
             data = self.column_bytes(name, 0, int(head["bytes"]))

@@ -1,4 +1,5 @@
-"""An index of TFRecord files that others wrote: a manifest of them as they are, without a copy.
+"""An index of TFRecord files that other programs wrote: a manifest of the files as they are,
+without a copy.
 
 With it, any of their records can be found, so that they are read as shards: streamed, by several
 ranks, and from the middle of an epoch. Each file is read once, whole.

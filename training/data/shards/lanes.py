@@ -40,7 +40,7 @@ class Spans:
 
     @staticmethod
     def of_shards(records: Any) -> Spans:
-        """All records of shards with so many records each."""
+        """All records of shards with these numbers of records."""
         count = np.array(records, np.int64)
         starts = np.cumsum(count) - count
         return Spans(starts, starts[count > 0], count[count > 0])

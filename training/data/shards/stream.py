@@ -91,7 +91,7 @@ def span_segments(
 
 
 def segment_bytes(tracks: int) -> int:
-    """How large a file is, if each of so many tracks holds FILES of them."""
+    """The size of a file, if each of the `tracks` holds FILES of them."""
     least, most = SEGMENT
     return min(most, max(least, BUDGET // (tracks * FILES)))
 
