@@ -143,9 +143,12 @@ def test_an_adopted_cluster_does_not_replace_another_of_its_name() -> None:
 
 
 def test_an_id_that_no_machine_has_names_the_places_that_were_searched() -> None:
+    record(THEIRS, cloud="local", region=None)  # neither has machines that could be adopted
+    record("eeeeeeeeeeee", cloud="a-later-one")
     with pytest.raises(UsageError, match="searched: aws, us-east-1") as refused:
         adopt(OURS, place=None, owner=None, report=lambda _: None)
     assert f"fab adopt {OURS} --region REGION" in refused.value.hint
+    assert "local" not in refused.value.message and "a-later-one" not in refused.value.message
 
 
 def test_what_exists_with_an_id_is_listed_by_region() -> None:
