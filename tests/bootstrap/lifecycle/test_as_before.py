@@ -15,8 +15,10 @@ from standins.aws.account import run_instances
 from bootstrap.clouds import base
 from bootstrap.inventory.document import from_document
 from bootstrap.inventory.hosts import Inventory
+from bootstrap.inventory.stack_state import read_state
 from bootstrap.lifecycle.creation import as_before
 from bootstrap.lifecycle.creation.as_before import Before
+from bootstrap.lifecycle.stack_machines import StackMachines
 
 Clients = Callable[[str], Any]
 
@@ -75,6 +77,19 @@ def test_a_machine_is_stopped_or_runs_as_before(
     before = Before(dict(zip(inventory.names, were, strict=True)))
     as_before.restore(before, inventory, lambda _: None)
     assert states(inventory) == after
+
+
+def test_a_cloud_that_does_not_answer_before_a_change_is_reported(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = StackMachines(read_state("dev", {}), inventory, inventory)
+    lines: list[str] = []
+    before = as_before.read(machines, lines.append)
+    assert set(before.states) == {*inventory.names} and not lines
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
+    assert as_before.read(machines, lines.append) == Before()
+    (line,) = lines
+    assert line.startswith("how the machines are now is not known: ")
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(20, 20), (0.5, 1), (-1, 1)])

@@ -356,27 +356,31 @@ def test_checkpoints_come_from_the_chief_of_the_cluster_where_the_run_was(
     assert content(run.results / "checkpoints") == NEWEST
 
 
-OTHER: dict[str, tuple[Names | str, int]] = {  # in the bucket; the step that comes here
-    "the chief is newer": (step(10), 20),
-    "the bucket is newer": (step(30), 30),
-    "a bucket out of reach": ("not logged in", 20),
+# The run, whose chief has the files; those in the bucket; the step that comes here.
+OTHER: dict[str, tuple[str, Names, Names | str, int]] = {
+    "the chief is newer": ("r4", step(20), step(10), 20),
+    "the bucket is newer": ("r5", step(20), step(30), 30),
+    "the chief was created again": ("r6", (), step(30), 30),
+    "a bucket out of reach": ("r7", step(20), "not logged in", 20),
 }
 
 
-@pytest.mark.parametrize(("uploaded", "newest"), OTHER.values(), ids=OTHER)
+@pytest.mark.parametrize(("run_id", "first", "uploaded", "newest"), OTHER.values(), ids=OTHER)
 def test_the_newest_checkpoint_of_the_other_cluster_comes(
     session: Session,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    run_id: str,
+    first: Names,
     uploaded: Names | str,
     newest: int,
 ) -> None:
-    run = Run("r4", tmp_path / "results" / "r4")
+    run = Run(run_id, tmp_path / "results" / run_id)
     other = local_state.load_cluster("checkpoints")
     local_state.save_cluster(replace(other, bucket="s3://results-b"))
-    monkeypatch.setattr(resume, "bucket_of", lambda inventory: MemoryBucket(uploaded, "r4"))
-    files = dict.fromkeys(step(20), "h")
-    write(Path(session.facts().home) / ".railhead/runs/r4/checkpoints", files)
+    monkeypatch.setattr(resume, "bucket_of", lambda inventory: MemoryBucket(uploaded, run_id))
+    files = dict.fromkeys(first, "h")
+    write(Path(session.facts().home) / f".railhead/runs/{run_id}/checkpoints", files)
     source = source_in_other_cluster(run, "checkpoints", {})
     assert source.checkpoints.newest == f"step-{newest:08d}"
     content_of_it = "b" if newest == 30 else "h"
