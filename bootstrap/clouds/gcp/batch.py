@@ -47,7 +47,7 @@ def decode(content_type: str, body: bytes) -> list[Outcome]:
 
 def _response(part: Message) -> Outcome:
     """One part: `HTTP/1.1 403 Forbidden`, headers, an empty line, and perhaps a body."""
-    status, _, rest = str(part.get_payload()).lstrip().partition("\n")
+    status, _, rest = str(part.get_payload()).partition("\n")
     parts = status.split()
     if len(parts) < 2 or not parts[1].isdigit():
         raise ValueError(f"{status!r} is not a status line")
