@@ -132,7 +132,7 @@ def test_the_image_has_a_driver_for_the_cards_or_none(
         ("aws", "ssh_cidrs", "203.0.113.7/32,::/0", "::/0 is wider than /48"),
         ("aws", "ssh_cidrs", "203.0.113.7/32,2001:db8::/47", "2001:db8::/47 is wider than /48"),
         ("aws", "ssh_cidrs", "2001:db8::7/128", "hosts on AWS have IPv4 addresses only"),
-        ("gcp", "ssh_cidrs", "2001:db8::/64", "2001:db8::/64 is IPv6"),
+        ("gcp", "ssh_cidrs", "203.0.113.7/32,2001:db8::/64", "2001:db8::/64 is IPv6"),
         ("aws", "ssh_cidrs", "10.1.2.3/32", "10.1.2.3/32 is private, multicast or reserved"),
         ("gcp", "ssh_cidrs", "192.168.1.0/24", "192.168.1.0/24 is private, multicast"),
         ("aws", "ssh_cidrs", "224.0.0.1/32", "224.0.0.1/32 is private, multicast"),
