@@ -13,10 +13,8 @@ from typing import Any
 from railhead.documents.lazy import dataclass
 
 from ..console.text import lines
+from ..host.buckets import certificates
 from ..inventory.clouds import CLOUDS
-
-# What a system trusts: of Debian and Ubuntu, of Red Hat and Amazon Linux.
-TRUSTED = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class SystemFacts:
 
     `apt_busy` are the names of running package tools, `disks` the free bytes by mount point of
     the file systems of the home directory, /, /usr, /var and /boot, `home_on` the mount point of
-    the home directory.
+    the home directory. `trusts`: the system has a list of certificate authorities.
     """
 
     kernel: str
@@ -143,7 +141,7 @@ FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "disks": (DISKS, _disks),
     "home_on": (DISKS, lambda out: "".join(last(out).split(None, 5)[5:]).strip()),
     "trusts": (
-        f"for f in {' '.join(TRUSTED)}; do [ -s $f ] && echo yes; done",
+        f"for f in {' '.join(certificates.STORES)}; do [ -s $f ] && echo yes; done",
         lambda out: "yes" in out,
     ),
 }

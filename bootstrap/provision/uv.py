@@ -14,8 +14,8 @@ from uv import find_uv_bin
 
 from ..console import log
 from ..errors import RailheadError
-from ..facts.system import TRUSTED
 from ..host.base import locks
+from ..host.buckets import certificates
 from ..inventory import caches
 from ..inventory.files import atomic_folder
 from ..plan.runtimes import LOCKS, uv_digest
@@ -84,7 +84,7 @@ def variables() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.upper() in KEPT or name.startswith(("UV_", "PIP_", "XDG_"))
     }
-    trust = SYSTEM_TRUST if any(map(os.path.exists, TRUSTED)) else {}
+    trust = SYSTEM_TRUST if any(map(os.path.exists, certificates.STORES)) else {}
     return {**trust, **kept, **ENVIRONMENT, "UV_NO_CONFIG": "0"}  # `pip` passes its own config file
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from bootstrap.facts.system import TRUSTED
+from bootstrap.host.buckets.certificates import STORES
 
 TOOLS = ["sh", "sed", "awk", "cksum", "tr", "cat", "dirname", "ls", "sort", "rm", "tail"]
 PARTS = ["ssh", "ssh-keygen", "sshd", "mpirun", "g++"]
@@ -364,7 +364,7 @@ def test_uv_uses_the_settings_of_pip(whole: Machine) -> None:
 @pytest.mark.parametrize("given, seen", [("", "1"), ("0", "0")])
 def test_uv_trusts_what_the_system_trusts(whole: Machine, given: str, seen: str) -> None:
     """Where the system has certificates; SSL_CERT_FILE replaces them."""
-    store = any(Path(file).exists() for file in TRUSTED)
+    store = any(Path(file).exists() for file in STORES)
     whole.place(whole.folder / "uv", 'echo "certs=$UV_SYSTEM_CERTS" >>"$LOG"')
     whole.variables |= {"UV_SYSTEM_CERTS": given} if given else {}
     assert whole.setup().returncode == 0

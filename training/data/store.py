@@ -354,7 +354,21 @@ def connected(place: BucketUri) -> Any:
     region = region_of(place.bucket)
     # Always passed: obstore itself would use AWS_ENDPOINT_URL even if the user has switched it off.
     options["endpoint"] = endpoint_of("s3") or own_endpoint(region)
-    return store.S3Store(place.bucket, region=region, **options)
+    with _trusting(os.environ.get("AWS_CA_BUNDLE")):
+        return store.S3Store(place.bucket, region=region, **options)
+
+
+@contextlib.contextmanager
+def _trusting(authorities: str | None) -> Iterator[None]:
+    """obstore (0.11.1) reads SSL_CERT_FILE when it makes a client, and not AWS's own variable."""
+    if not authorities or "SSL_CERT_FILE" in os.environ:
+        yield
+        return
+    os.environ["SSL_CERT_FILE"] = authorities
+    try:
+        yield
+    finally:
+        del os.environ["SSL_CERT_FILE"]
 
 
 def endpoint_of(scheme: str) -> str:

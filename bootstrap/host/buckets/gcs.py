@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from railhead.documents.lazy import dataclass, field
 
+from . import certificates
 from .objects import CHUNK, SILENCE, ChangedFile, Stored, encoded, joined
 from .repeats import OVERLOADED, Outage
 
@@ -151,10 +152,14 @@ def status_of(error: Exception) -> int:
 def google_session(scope: str = SCOPE) -> Any:
     """A session with the default credentials; an error of google.auth if there are none."""
     import google.auth
-    from google.auth.transport.requests import AuthorizedSession
+    import requests
+    from google.auth.transport.requests import AuthorizedSession, Request
 
     credentials, _ = google.auth.default(scopes=[scope])
-    return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+    logins = requests.Session()
+    session = AuthorizedSession(credentials, auth_request=Request(logins))  # type: ignore[no-untyped-call]
+    logins.verify = session.verify = certificates.trusted() or True
+    return session
 
 
 def open_objects(name: str, silence: float = SILENCE) -> GcsObjects:

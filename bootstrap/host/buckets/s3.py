@@ -13,6 +13,7 @@ from typing import Any
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.manifest import SHORT_LIVED
 
+from . import certificates
 from .objects import CHUNK, SILENCE, ChangedFile, Stored, WriteInProgress, encoded, joined
 from .repeats import OVERLOADED, Outage
 
@@ -97,6 +98,8 @@ def boto_session() -> Any:
 
     core = get_session()
     core.register_component("data_loader", _service_models(core.get_config_variable("data_path")))
+    if not core.get_config_variable("ca_bundle"):
+        core.set_config_variable("ca_bundle", certificates.trusted())
     return boto3.Session(botocore_session=core)
 
 

@@ -7,7 +7,6 @@ import http.server
 import os
 import select
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -17,12 +16,13 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from standins.authority import make, serve, trusted_alone
 
 from bootstrap.console import redact
 from bootstrap.errors import UsageError
 from bootstrap.facts.egress import Egress, EgressCheck
 from bootstrap.facts.host import HostFacts
-from bootstrap.facts.system import TRUSTED
+from bootstrap.host.buckets import certificates
 from bootstrap.inventory.hosts import Host
 from bootstrap.plan.downloads import cut_off
 from bootstrap.plan.internet import CA, Internet
@@ -41,19 +41,10 @@ def internet(proxy: str | None = None, ca: str | None = None) -> Internet:
     return ready_options(ReadyOptions(proxy=proxy, ca=ca), ProgramOptions()).internet
 
 
-def openssl(folder: Path, *words: str) -> None:
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture
 def authority(tmp_path: Path) -> Path:
-    """A folder with ca.pem, and a server's key.pem and chain.pem signed by it for 127.0.0.1."""
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    openssl(tmp_path, "req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=A")
-    openssl(tmp_path, "req", *new, "-keyout", "key.pem", "-out", "ask.pem", "-subj", "/CN=here")
-    (tmp_path / "names").write_text("subjectAltName=IP:127.0.0.1\n")
-    signed = ("x509", "-req", "-in", "ask.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2")
-    openssl(tmp_path, *signed, "-CAcreateserial", "-extfile", "names", "-out", "chain.pem")
+    """A folder with ca.pem, and a server's key.pem and chain.pem."""
+    make(tmp_path)
     return tmp_path
 
 
@@ -184,14 +175,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index(authority: Path) -> Iterator[str]:
-    """The port of an index whose certificate the authority has signed."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(authority / "chain.pem", authority / "key.pem")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"https://127.0.0.1:{server.server_port}/simple"
-    server.shutdown()
+    """The address of an index whose certificate the authority has signed."""
+    with serve(Index, authority) as address:
+        yield f"{address}/simple"
 
 
 @pytest.fixture
@@ -201,10 +187,6 @@ def proxy() -> Iterator[str]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"127.0.0.1:{server.server_port}"
     server.shutdown()
-
-
-# The system trusts what is in $1 alone, for the rest of the command.
-TRUSTING = f"""mount -t tmpfs none /etc/ssl/certs; cp "$1" {TRUSTED[0]}; shift; exec "$@" """
 
 
 def look_up(
@@ -219,8 +201,7 @@ def look_up(
     home = {"HOME": str(folder), "PATH": os.environ["PATH"], "UV_HTTP_RETRIES": "0"}
     ca = {k: str(folder / "ca.pem") if v == CA else v for k, v in variables.items()}
     if trusted:
-        apart = ["unshare", "--mount", "--map-root-user", "sh", "-ec", TRUSTING, "sh"]
-        argv = [*apart, str(trusted), *argv]
+        argv = trusted_alone(argv, trusted)
     subprocess.run(argv, cwd=folder, env=home | ca, capture_output=True)
     return Index.answers - before
 
@@ -264,7 +245,7 @@ def test_uv_here_trusts_the_system_unless_somebody_says_otherwise(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None
 ) -> None:
     store = tmp_path / "store"
-    monkeypatch.setattr(uv, "TRUSTED", ("/nowhere", str(store)))
+    monkeypatch.setattr(certificates, "STORES", ("/nowhere", str(store)))
     monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
     if given:
         monkeypatch.setenv("UV_SYSTEM_CERTS", given)
