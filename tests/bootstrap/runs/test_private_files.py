@@ -209,7 +209,7 @@ def installation(session: Session, **facts: Any) -> _Installation:
         inventory=Inventory("c", (Host("h1", "127.0.0.1"),)),
         internet=Internet(),
         sessions={"h1": session},
-        facts={"h1": SimpleNamespace(**facts)},
+        facts={"h1": SimpleNamespace(system=SimpleNamespace(trusts=False), **facts)},
         chief="h1",
         leaders=(SimpleNamespace(name="h1", address="127.0.0.1"),),
         wheel=None,
