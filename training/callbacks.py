@@ -21,7 +21,7 @@ from .results import TrainingError
 from .strategies.protocol import Strategy
 
 BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
-# What the training does itself, in all ranks.
+# Callbacks for what the training itself does, in all ranks.
 REFUSED = {
     "BackupAndRestore": "checkpoints are settings: checkpoint_steps, checkpoint_minutes",
     "TensorBoard": "the training writes tensorboard/ itself",

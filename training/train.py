@@ -138,7 +138,7 @@ class Training:
         try:
             return self._run()
         except BaseException:
-            self.state.finish()  # the checkpoint of a step that was reached
+            self.state.finish()  # the checkpoint that is being written
             raise
 
     def _run(self) -> Evaluation:

@@ -172,7 +172,7 @@ def unfetched(inventory: Inventory) -> list[str]:
 
 def to_bring(inventory: Inventory, run_id: str) -> Hint:
     """The command that fetches the missing part of a run's results from its chief."""
-    if not local_state.is_recorded(run_id):  # the machines know it
+    if not local_state.is_recorded(run_id):  # a run of another computer
         return Hint(Command("fetch", run=run_id, **inventory.target))
     return Hint(Command("fetch", run=run_id)) if run_id in unfetched(inventory) else BY_HAND
 

@@ -195,7 +195,7 @@ class _Installation:
         installs them alone, so that nothing of the lock is replaced."""
         if not self.environment.sources:
             return
-        from .requirements.sources import packed  # loaded only where it is needed
+        from .requirements.sources import packed
 
         before = self._unmet(step_host)
         install = [uv.PROGRAM, "pip", "install", "--no-deps"]

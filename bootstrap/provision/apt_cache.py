@@ -116,7 +116,7 @@ class Download:
         parts = urlsplit(url)
         apt_upstream.check_destination(parts.hostname or "", parts.port or 80, "http")
         request = Request(url, headers=dict(headers))
-        opener = build_opener(_NoRedirects, _CheckedAddresses)  # with the proxies of this moment
+        opener = build_opener(_NoRedirects, _CheckedAddresses)  # with the current proxies
         with opener.open(request, timeout=apt_upstream.SILENCE) as answer:
             length = _length(answer.headers)
             if shutil.disk_usage(self.path.parent).free < (length or 0) + ROOM:

@@ -33,7 +33,7 @@ def survey(sessions: Sessions, options: Options) -> ConnectedCluster:
     environment = choose_runtime(facts, options.launcher, options.runtime)
     environment = replace(environment, why="; ".join(filter(None, (environment.why, idle))))
     if options.requirements:
-        from .requirements.resolve import with_packages  # loaded only where it is needed
+        from .requirements.resolve import with_packages
         from .uv import local_uv
 
         environment = with_packages(environment, options.requirements, local_uv())

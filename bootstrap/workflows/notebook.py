@@ -50,7 +50,7 @@ def open_notebook(
             check_deadline(place, seconds)
             endpoint = replace(endpoint, port=choose_port(place, port, notebook.PORT))
             folder = source.run.folder if source.run else "~"
-            if session.run(["test", "-d", folder]).rc:  # of a slice of a sweep, or removed
+            if session.run(["test", "-d", folder]).rc:  # on another slice of a sweep, or removed
                 print_lines(f"{folder} is not on {chief}: the notebook shows the home")
                 folder = "~"
             wanted = notebook.Notebook(endpoint.port, seconds, folder)

@@ -56,7 +56,7 @@ def _requirements(file: str | None) -> Path | None:
     """The file of --requirements, checked. Raises as `read_requirements`."""
     if not file:
         return None
-    from ..provision.requirements.lines import read_requirements  # loaded only where it is needed
+    from ..provision.requirements.lines import read_requirements
 
     read_requirements(file)
     return Path(file)

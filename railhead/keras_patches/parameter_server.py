@@ -152,7 +152,7 @@ def checked_data(trainer: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 def check_passes(rows: int, batch_size: int, steps: int) -> None:
     """ValueError for a number of steps that does not fit arrays: all workers together read them
-    once, so the data of an epoch would end before its steps."""
+    once, so the data would end in the middle of an epoch."""
     batches = -(-rows // batch_size)
     if batches % steps:
         raise ValueError(

@@ -77,7 +77,7 @@ HOST_KEYS = Rule(choices=("console", "injected"))
 COUNT = Rule(int, at_least=1, at_most=16)
 PRICE = Rule(float, above=0, at_most=100_000)  # US dollars
 DEADLINE = Rule(float, at_least=0.25, at_most=168)  # hours: a boot may take a quarter of one
-# A run that waits for a host again has no process for ten minutes.
+# At least 15: a run that waits for a lost host has no process for ten minutes.
 IDLE = Rule(
     int,
     check=(lambda n: n == 0 or 15 <= n <= 1440, "0 or a whole number from 15 to 1440"),

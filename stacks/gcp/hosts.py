@@ -86,7 +86,7 @@ def _machine(
             pulumi.ResourceOptions(
                 ignore_changes=_fixed(config),
                 hooks=pulumi.ResourceHookBinding(before_create=[inputs.not_twice]),
-                # Compute refuses this change of what exists.
+                # Compute refuses this change of an existing machine.
                 replace_on_changes=["scheduling.onHostMaintenance"],
                 # Its name is in use until the old one is removed.
                 delete_before_replace=True,

@@ -248,7 +248,7 @@ def as_in(samples: Any, columns: tuple[str, ...], fill: tuple[float, ...]) -> An
         samples = read_again(columns, fill)
         if fault := samples.find_fault():
             raise DataError(fault)
-    return replace(samples, as_in=None)  # it keeps all texts
+    return replace(samples, as_in=None)  # `as_in` keeps all texts in memory
 
 
 def check_columns(samples: Any, columns: tuple[str, ...], name: str, other: str) -> None:

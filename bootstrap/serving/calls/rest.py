@@ -28,7 +28,7 @@ from ...untrusted.unpack import Hostile
 SECONDS = 120.0  # for an answer
 MOST_ANSWER = 256_000_000  # bytes
 PIECE = 1 << 16  # bytes
-MOST_TEXT = 600  # letters of a refusal
+MOST_TEXT = 600  # characters of a refusal
 NOT_VALID = "a model's metadata that is not valid"
 MOST_TENSORS, MOST_DIMENSIONS = 1000, 32
 KINDS = {

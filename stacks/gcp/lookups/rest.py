@@ -103,7 +103,7 @@ class Google:
             "Content-Type": "application/json",
         }
         sent = request.Request(address(api) + path, body, headers, method=method)
-        opener = request.build_opener(_NoRedirect)  # with the proxies of this moment
+        opener = request.build_opener(_NoRedirect)  # with the current proxies
         try:
             with opener.open(sent, timeout=SECONDS) as response:
                 answer: dict[str, Any] = json.load(response)

@@ -347,7 +347,7 @@ def layout_of(record: bytes, where: str, config: TrainConfig) -> Layout:
     """The kinds of the two features that the settings name; DataError if they do not fit."""
     try:
         features = features_of(record)
-    except Exception:  # protobuf's DecodeError, which TensorFlow gives no name
+    except Exception:  # protobuf's DecodeError, which TensorFlow does not export
         raise DataError(f"{where} is not a tf.train.Example") from None
     if lists := lists_of(record):
         raise DataError(
@@ -390,7 +390,7 @@ def lists_of(record: bytes) -> list[str]:
     """The names of the lists of a serialized tf.train.SequenceExample; [] for an Example."""
     try:
         sequence = tf.train.SequenceExample.FromString(record)
-    except Exception:  # protobuf's DecodeError, which TensorFlow gives no name
+    except Exception:  # protobuf's DecodeError, which TensorFlow does not export
         return []
     return sorted(sequence.feature_lists.feature_list)[:SHOWN]
 

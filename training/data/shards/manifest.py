@@ -36,7 +36,7 @@ VERSION, INDEX = 2, 3
 ENCODINGS = ("uint8", "float32", "int64", "image")
 STORED = ("bytes", "float", "int64")  # the kinds of tf.train.Feature
 SHA256 = re.compile(r"[0-9a-f]{64}|")
-OF_OTHERS = ("input_feature", "label_feature", "stored")  # in the schema of an index alone
+OF_OTHERS = ("input_feature", "label_feature", "stored")  # only in the schema of an index
 PIECES = 32  # of a shard, between offsets
 PIECE = 8 << 20  # bytes that are read at once
 

@@ -268,7 +268,7 @@ def record_fault(record: bytes, schema: Schema) -> str:
         features = tf.train.Example.FromString(record).features.feature
         stored = getattr(features[name], f"{schema.stored}_list").value
         value = stored[0] if schema.stored == "bytes" else stored
-    except Exception:  # protobuf's DecodeError, which TensorFlow gives no name; or no value
+    except Exception:  # protobuf's DecodeError, which TensorFlow does not export; or no value
         return f" is not a tf.train.Example with the feature {name!r}"
     label = np.array(features[label_name].float_list.value)
     if first_not_finite(label) is not None:
