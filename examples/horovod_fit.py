@@ -1,4 +1,4 @@
-"""`fit` of Keras with Horovod: docs/getting-started.md tells it step by step."""
+"""`fit` of Keras with Horovod: docs/getting-started.md explains it step by step."""
 
 import argparse
 

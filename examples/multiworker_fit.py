@@ -11,7 +11,7 @@ index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 
 x = keras.random.normal([1024, 8], seed=1)
 y = keras.ops.sum(x, axis=1, keepdims=True)
-data = tf.data.Dataset.from_tensor_slices((x, y)).batch(64)  # of all workers together
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(64)  # the global batch, of all workers
 
 with strategy.scope():
     model = keras.Sequential([keras.Input([8]), keras.layers.Dense(1)])

@@ -52,9 +52,9 @@ OF_RUNS = {
 # Railhead sets them, for its processes.
 INSIDE = {
     "RAILHEAD_ENDPOINT": "the endpoint that a process belongs to",
-    "RAILHEAD_KEY_AGENT": "where the ssh-agent is that has the cluster's key during a run",
+    "RAILHEAD_KEY_AGENT": "the socket of the ssh-agent that has the cluster's key during a run",
     "RAILHEAD_STANDBY": "the run that a process takes over if its chief is lost",
-    "RAILHEAD_LOCAL": "the local host that a process belongs to: its folder",
+    "RAILHEAD_LOCAL": "the folder of the local host that a process belongs to",
 }
 # You set them, for the tests.
 OF_TESTS = {
@@ -81,7 +81,7 @@ OF_TESTS = {
     "RAILHEAD_KERAS_CAMPAIGN": "`1`: all cases of Keras and Horovod",
     "RAILHEAD_KERAS_PATH": "a folder with another Keras",
     "RAILHEAD_TEST_PYTHON": "the Python of a runtime, instead of an installed one",
-    "RAILHEAD_FORKS": "where the process is that `fab` is forked from",
+    "RAILHEAD_FORKS": "the socket of the process that `fab` is forked from",
 }
 # Of a run with --sagemaker, for its program: name -> value.
 OF_SAGEMAKER = {

@@ -66,8 +66,8 @@ def up(
     removal: Annotated[
         TeardownOptions,
         only(
-            discard_results="also replace or remove machines whose disks alone have results of a"
-            " run"
+            discard_results="also replace or remove machines whose disks have the only copy of"
+            " results"
         ),
     ],
 ) -> None:

@@ -313,8 +313,8 @@ def demo(
     program: Annotated[
         ProgramOptions,
         only(
-            strategy="`horovod` and `parameter-server` too; Horovod is compiled first, a minute or"
-            " more. Default: `multiworker`, which compiles nothing"
+            strategy="also `parameter-server`, or `horovod`, which is compiled first (a minute or"
+            " more). Default: `multiworker`, which compiles nothing"
         ),
     ],
 ) -> None:

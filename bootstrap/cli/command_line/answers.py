@@ -230,7 +230,9 @@ class Place:
             new = [*([] if self.number else ["model"]), "--file", word]
             return self._instead(new, 1, f"{word} needs --file")
         if self.name == "tunnel" and (ports := FORWARD.fullmatch(word)):
-            return self._instead([ports[2], "--local-port", ports[1]], 1, "PORT is that of a host")
+            return self._instead(
+                [ports[2], "--local-port", ports[1]], 1, "PORT is a port of the host"
+            )
         if "stack" in self.names and self.task.group == CLOUD and not self.task.first:
             return self._instead(["--stack", word], 1, f"{word} needs --stack")
         if "hosts" in self.names and (SEVERAL.fullmatch(word) if self.takes_word else True):
