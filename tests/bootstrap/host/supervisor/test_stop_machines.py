@@ -150,8 +150,9 @@ def orders(caught: list[str]) -> list[str]:
 
 
 def test_after_a_success_the_others_stop_first_and_the_chief_last(home: Path) -> None:
-    kept = Kept(home)
+    kept, begun = Kept(home), stop_machines.stamp()
     output = kept.end()
+    assert begun <= output["at"] <= stop_machines.stamp()
     request = orders(kept.requests)
     assert (sorted(request[:2]), request[2:]) == (["railhead-2: off", "railhead-3: off"], ["chief"])
     assert output["stopped"] == {"b": "ok", "c": "ok", "a": "stop command sent"}
