@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from standins import ctrl_c
 from standins.connected import connected
+from standins.waiting import wait_until
 
 from bootstrap.errors import HostsFailed, RailheadError
 from bootstrap.facts.host import HostFacts
@@ -66,6 +69,38 @@ def test_only_a_session_whose_shell_does_not_answer_is_closed(
     sessions = connect.open_sessions(inventory)
     assert [*sessions] == ["c", "b"] and [*sessions.failed] == ["a"]
     assert {name for name, session in made.items() if session.closed} == {"a"}
+
+
+def test_ctrl_c_closes_what_is_connected_and_what_connects_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    greeted, connecting, over = threading.Event(), threading.Event(), threading.Event()
+    made = dict[str, Session]()
+
+    class Silent(Session):
+        def greet(self) -> None:
+            greeted.set()
+            over.wait(60)
+
+    def login(host: Host, *_: object) -> Session:
+        if host.name == "later":
+            connecting.set()
+            over.wait(60)
+        made[host.name] = Silent(host.name)
+        return made[host.name]
+
+    def press() -> None:
+        greeted.wait(60)
+        connecting.wait(60)
+        ctrl_c.press()
+
+    monkeypatch.setattr(connect, "_open", login)
+    threading.Thread(target=press).start()
+    with pytest.raises(KeyboardInterrupt):
+        connect.open_sessions(parse_hosts("first,later"))
+    assert [(name, session.closed) for name, session in made.items()] == [("first", True)]
+    over.set()
+    wait_until(lambda: "later" in made and made["later"].closed)
 
 
 def test_sessions_have_the_order_of_the_hosts(inventory: Inventory) -> None:
