@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
@@ -41,9 +42,9 @@ STARTING = "starting the agent"
 ONLY_ONE_KEY = "next, for this host in ~/.ssh/config: IdentityFile KEY.pub and IdentitiesOnly yes"
 
 
-def _open(host: Host, inventory: Inventory, keys_only: bool) -> Session:
+def _open(host: Host, inventory: Inventory, keys_only: bool, begun: float) -> Session:
     open_ = open_for_key if keys_only else open_connection
-    connection = open_(host, way(host, inventory))
+    connection = open_(host, way(host, inventory), begun)
     try:
         return Session(host, connection)
     except BaseException:
@@ -271,10 +272,11 @@ def open_sessions(inventory: Inventory, *, keys_only: bool = False) -> Sessions:
     failed: dict[str, Exception] = {}
     connected: list[Session] = []
     interrupted = threading.Event()
+    begun = time.monotonic()
 
     def one(host: Host) -> None:
         try:
-            session = _open(host, inventory, keys_only)
+            session = _open(host, inventory, keys_only, begun)
             connected.append(session)
             if interrupted.is_set():
                 return session.close()

@@ -198,7 +198,7 @@ def reachable(
 ) -> None:
     """From now on every host but those on port 1 is this chief."""
 
-    def connection(host: Host, hops: Any) -> Any:
+    def connection(host: Host, *_: object) -> Any:
         if host.port == 1:
             raise ConnectionRefusedError
         return Connection(lambda: Channel(home, lambda fd: Answers(fd, damage, nth, facts)))

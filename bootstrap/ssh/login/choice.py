@@ -41,8 +41,9 @@ OF_SSH_ALONE = {
 }
 
 
-def open_connection(host: Host, hops: Sequence[Hop]) -> Connection:
-    """Log in to a host by the transport that it needs; prints it if it is not paramiko."""
+def open_connection(host: Host, hops: Sequence[Hop], begun: float) -> Connection:
+    """Log in to a host by the transport that it needs; prints it if it is not paramiko. `begun`:
+    when the logins to all hosts began, monotonic."""
     if not all(hop.config.is_read for hop in hops):
         _say_without_client()
     if connection := openssh.kept(host, hops):
@@ -50,7 +51,7 @@ def open_connection(host: Host, hops: Sequence[Hop]) -> Connection:
     if reason := _wanted(hops):
         return _by_ssh(host, hops, reason)
     try:
-        return jump_hosts.log_in(host, hops)
+        return jump_hosts.log_in(host, hops, begun)
     except (SSHException, OSError) as error:
         reason = _instead(error, hops)
         if not reason or not shutil.which("ssh"):
@@ -63,11 +64,11 @@ def open_connection(host: Host, hops: Sequence[Hop]) -> Connection:
             raise
 
 
-def open_for_key(host: Host, hops: Sequence[Hop]) -> Connection:
+def open_for_key(host: Host, hops: Sequence[Hop], begun: float) -> Connection:
     """As `open_connection`, to learn the host's key: an unknown key raises UnknownHostKey before a
     login."""
     try:
-        return jump_hosts.log_in(host, hops)
+        return jump_hosts.log_in(host, hops, begun)
     except IncompatiblePeer as error:
         reason = _instead(error, hops)
         if not shutil.which("ssh"):

@@ -53,15 +53,15 @@ class JumpHostFailed(SSHException):
         self.cause = cause
 
 
-def log_in(host: Host, hops: Sequence[Hop]) -> ParamikoConnection:
-    """Open the connections to the jump hosts of `host`, in order, and then the one to `host`."""
+def log_in(host: Host, hops: Sequence[Hop], begun: float) -> ParamikoConnection:
+    """Open the connections to the jump hosts of `host`, in order, and then the one to `host`. A
+    jump host that has refused a login since `begun` (monotonic) is not tried again."""
     traffic = host_traffic(host.name)
-    since = time.monotonic()
     for attempt in range(1, LOGIN_TRIES + 1):
         with login_slots(hops[0].config):
             began = time.monotonic()
             try:
-                return _open(host, hops, traffic, since)
+                return _open(host, hops, traffic, begun)
             except (OSError, EOFError, SSHException) as error:
                 if attempt == LOGIN_TRIES or not _overloaded(error, time.monotonic() - began):
                     raise
@@ -78,7 +78,7 @@ def _close(clients: Sequence[Client], proxy: ProxyCommand | None) -> None:
         proxy.close()
 
 
-def _open(host: Host, hops: Sequence[Hop], traffic: Traffic, since: float) -> ParamikoConnection:
+def _open(host: Host, hops: Sequence[Hop], traffic: Traffic, begun: float) -> ParamikoConnection:
     command = hops[0].config.proxy_command
     proxy = ProxyCommand(command) if command else None
     clients: list[Client] = []
@@ -86,7 +86,7 @@ def _open(host: Host, hops: Sequence[Hop], traffic: Traffic, since: float) -> Pa
         for hop in hops:
             try:
                 is_jump = hop is not hops[-1]
-                with one_first(hop.config, since, _overloaded) if is_jump else nullcontext():
+                with one_first(hop.config, begun, _overloaded) if is_jump else nullcontext():
                     _log_in(hop, clients, proxy, traffic)
             except (UnknownHostKey, ChangedHostKey):
                 raise

@@ -42,10 +42,10 @@ _ways_lock = threading.Lock()
 
 @contextmanager
 def one_first(
-    config: HostConfig, since: float, passes: Callable[[Exception, float], bool]
+    config: HostConfig, begun: float, passes: Callable[[Exception, float], bool]
 ) -> Iterator[None]:
     """Log in to a jump host: one connection at a time, until a login has succeeded. If a login was
-    refused after `since`, this one raises the same error. `passes`: whether another try may succeed
+    refused after `begun`, this one raises the same error. `passes`: whether another try may succeed
     after an error that came after so many seconds."""
     with _ways_lock:
         way = _ways.setdefault((config.host, config.port, config.user), _Way())
@@ -53,7 +53,7 @@ def one_first(
         yield
         return
     with way.lock:
-        if way.error and way.at >= since:
+        if way.error and way.at >= begun:
             raise way.error
         start = time.monotonic()
         try:

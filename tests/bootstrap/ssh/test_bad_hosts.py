@@ -157,7 +157,7 @@ def reach(box: Sandbox, kind: type[Channel]) -> None:
     setattr(session, "OPEN", Bounds(60, 60, 100_000))  # noqa: B010
     os.environ.update(dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:1"))
 
-    def connection(host: Host, hops: Any) -> Any:
+    def connection(host: Host, *_: object) -> Any:
         if host.name == "bad":
             return Connection(lambda: kind(box.chief))
         return Connection(lambda: chief.Channel(box.folder / "good", right_answers))

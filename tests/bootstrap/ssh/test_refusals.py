@@ -19,11 +19,12 @@ from hosts.operator import Cluster, Operator, make_key, named
 from bootstrap.clouds.local import cluster as local_cluster
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import HostsNotReady
-from bootstrap.inventory.hosts import Host
+from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import reach
 from bootstrap.ssh import connect, traffic
 from bootstrap.ssh.host_keys import UnknownHostKey
-from bootstrap.ssh.login import refusals
+from bootstrap.ssh.login import refusals, route
+from bootstrap.ssh.login.hop import Hop
 
 SENTENCE = b"Not allowed at this time\r\n"
 MANY = 16
@@ -72,6 +73,26 @@ def test_an_unknown_jump_host_is_tried_once_for_all_hosts(
     with reach.sessions(named(*hosts)) as sessions:
         assert len(sessions) == MANY
     assert connections(hosts) == 1 + 2 * MANY
+
+
+def test_a_jump_host_is_tried_once_also_for_a_host_whose_settings_are_read_for_long(
+    operator: Operator, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = hosts = behind(operator, cluster)
+    real = route.way
+
+    def has_refused() -> bool:
+        return any(way.error for way in refusals._ways.values())
+
+    def way(host: Host, inventory: Inventory) -> list[Hop]:
+        if host is not first:
+            assert wait_until(has_refused, seconds=60, every=0.01)
+        return real(host, inventory)
+
+    monkeypatch.setattr(connect, "way", way)
+    with connect.open_sessions(named(*hosts)) as opened:
+        assert len(opened.failed) == 1 + len(others)
+    assert connections(hosts) == 1
 
 
 def test_a_jump_host_that_accepts_no_key_is_tried_once(
