@@ -1,8 +1,8 @@
 """Whether a host has outbound access: to its apt mirrors, and to a package index.
 
-POSIX sh that writes nothing, for hosts on which something has to be installed. It tries to connect
-to each, for at most 3 s. Up to three connections are tried, 0.4 s apart: where 5 % of the packets
-are lost, one alone, with its two DNS answers, often fails.
+POSIX sh that writes nothing, for hosts on which something has to be installed. Each test takes at
+most 3 s and tries up to three connections, 0.4 s apart: with 5 % packet loss, a single one, with
+its two DNS answers, often fails.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 
 from railhead.documents.lazy import dataclass
 
-# For apt, the target is its proxy, otherwise the first mirror in its lists; for wheels, a proxy or
-# an index from the environment, otherwise the same mirror: if that answers, the host has outbound
-# access.
+# For apt, the target is its proxy, otherwise the first mirror in its lists. For wheels, it is a
+# proxy or an index from the environment, otherwise the same mirror: if the mirror answers, the host
+# has outbound access.
 SCRIPT = """(
 railhead_lists() {
   cd /etc/apt && cat sources.list sources.list.d/debian.sources sources.list.d/ubuntu.sources \\
@@ -50,8 +50,8 @@ EXIT_CODES = {"0": True, "2": None, "127": None}  # 127: bash or timeout is miss
 
 @dataclass(frozen=True)
 class EgressCheck:
-    """One connection test: host and port, and whether it is `open`; None without an address to
-    try or without the tools for it."""
+    """One connection test: host and port, and whether it is `open`; None if there is no address to
+    try, or a tool is missing."""
 
     to: str
     open: bool | None
@@ -91,6 +91,6 @@ def origin(address: str) -> str:
 
 
 def _host_and_port(address: str) -> str:
-    """The host and port of a URL, without a user name and password in it, even if the password
-    contains a slash."""
+    """The host and port of a URL, without its user name and password, even if the password contains
+    a slash."""
     return address.partition("://")[2].rpartition("@")[2].partition("/")[0].strip()

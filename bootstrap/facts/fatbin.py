@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
-HEADER = struct.Struct("<IHHQ")  # magic, version, header size, size of the content after it
+HEADER = struct.Struct("<IHHQ")  # magic, version, header size, size of the content after the header
 ENTRY = struct.Struct("<HHIQ12xI")  # kind, version, header size, code size, GPU architecture
 KINDS = {1: "compute", 2: "sm"}  # PTX, which the driver compiles; machine code
 

@@ -1,4 +1,4 @@
-"""Facts of a host's GPUs: the cards, also without a driver; the driver; the CUDA toolkits.
+"""Facts of a host's GPUs: the cards (even without a driver), the driver, the CUDA toolkits.
 
 A table of facts as in `host`: POSIX sh that needs no root and writes nothing, and a pure
 parser for what it prints.
@@ -134,8 +134,8 @@ for n in $(command -v nvcc) $c/bin/nvcc $c-*/bin/nvcc; do
   v=$("$n" --version | sed -n 's/.*release \\([0-9.]*\\).*/\\1/p')
   [ "$v" ] && echo "$v ${n%/bin/*}"
 done"""
-# nvidia-smi is started once for all facts. On a broken card it may hang, and no signal may end
-# it: what waits for it is `cat`, so that the facts come in time (bounded_channel.py) in any case.
+# nvidia-smi is started once for all facts. On a broken card it may hang, and no signal may end it.
+# Only `cat` waits for it, so the other facts arrive in time (bounded_channel.py).
 BEGIN = """{ [ "${railhead_smi+read}" ] || railhead_smi=$(
 command -v nvidia-smi >/dev/null || exit 0
 has=$(command -v timeout)

@@ -46,9 +46,9 @@ class Address:
 class HostFacts:
     """Sizes are bytes; `pythons` maps "3.11" to a path; `envs` and `uvs` are the digests of
     complete folders; `inside` is the host's own (address, port) in our SSH connection; `gpus` are
-    the names that nvidia-smi prints, empty without a working driver; `gpu.cards` needs none;
-    `standbys` are the runs that this host takes over if their chief is lost; `egress` is read where
-    something has to be installed."""
+    the names that nvidia-smi prints, empty without a working driver; `gpu.cards` needs no driver;
+    `standbys` are the runs that this host takes over if their chief is lost; `egress` is read only
+    if something has to be installed."""
 
     home: str
     user: str
@@ -121,7 +121,7 @@ def _openmpi(out: str) -> str | None:
 
 
 def _identity(out: str) -> tuple[str, str]:
-    """The number and the name of the user, of `uid=1000(ann) gid=...`."""
+    """The number and the name of the user, from `uid=1000(ann) gid=...`."""
     match = re.match(r"uid=(\d+)(?:\(([^)]*)\))?", out.strip())
     return (match[1], match[2] or "") if match else ("", "")
 
@@ -141,8 +141,8 @@ def _addresses(out: str) -> tuple[Address, ...]:
     return tuple(addresses)
 
 
-# python3 is most often a link to one of the others, which then is not started twice. Debian's
-# python3-minimal has no json, and where that file of a package is, nothing is started.
+# python3 is most often a link to one of the others, which is then not started twice. Debian's
+# python3-minimal has no json. If the json package's file exists, nothing is started.
 _PYTHON_SEARCH = """set --
 for p in python3.11 python3.12 python3.10 python3.13 python3; do
   command -v $p >/dev/null || continue
@@ -158,17 +158,17 @@ done"""
 _TOOL_SEARCH = f"""for t in {" ".join(TOOLS)}; do
   command -v $t >/dev/null && printf '%s ' $t && command -v $t
 done"""
-# Those of Debian's packages are found without the program.
+# The headers of Debian's packages are found without running mpicxx.
 _MPI_HEADERS = """command -v mpicxx && {
   d=; [ "$(command -v mpicxx)" -ef /usr/bin/mpicxx.openmpi ] && d=$(echo /usr/lib/*/openmpi/include)
   for d in ${d:-$(mpicxx --showme:incdirs)}; do [ -e $d/mpi.h ] && echo $d/mpi.h; done
 }"""
-# The private key has no file during a run: host/run/cluster_key.py has it.
+# During a run the private key has no file: the process of host/run/cluster_key.py holds it.
 _CLUSTER_KEY = """cd ~/.railhead/cluster && { [ -f key ] || {
   read -r pid _ <held && grep -qx railhead-key "/proc/$pid/comm"; }; } &&
   read -r v <key.pub && printf '%s\\n' "$v\""""
-# What several facts need is read once; a fact alone reads it itself. `read` takes a line of a file
-# without starting a process.
+# Output that several facts need is read once; a fact that is read alone reads it itself. `read`
+# takes a line of a file without starting a process.
 _MARKED = marked.search((OF_RUNS, OF_STANDBYS))
 BEGIN = f"""{{ railhead_id=$(id); {system.READ_DISKS}
 railhead_marked=$({_MARKED})
@@ -215,8 +215,8 @@ FACTS = {**_HOST, **system.FACTS, **gpu.FACTS}
 
 
 def script() -> str:
-    """The POSIX sh that prints every fact after a marker, also if single commands fail. It leaves
-    the shell as it was."""
+    """The POSIX sh that prints every fact after a marker, even if single commands fail. It does not
+    change the shell's state."""
     commands = (
         f"echo; echo @fact {name}; {_grouped(command)} 2>/dev/null </dev/null"
         for name, (command, _) in FACTS.items()
@@ -225,8 +225,8 @@ def script() -> str:
 
 
 def _grouped(command: str) -> str:
-    """A command, in a subshell (0.8 ms) only where the next one would run differently: in another
-    folder, with other arguments, or not at all."""
+    """A command; in a subshell (0.8 ms) only if it would change how the next one runs: its folder,
+    its arguments, or whether it runs at all."""
     changes = re.search(r"\b(cd|exit|set|shift)\b", command)
     return f"( {command}\n)" if changes else f"{{ {command}\n}}"
 
@@ -267,8 +267,8 @@ def parse_route(output: str) -> str | None:
 
 
 def common_python(facts: Mapping[str, HostFacts], versions: Sequence[str]) -> str:
-    """The first of `versions` that every host has; otherwise the first that each has or can install
-    with apt.
+    """The first of `versions` that every host has; otherwise the first that each host has or can
+    install with apt.
 
     Raises:
         UsageError: no version fits all hosts; the message lists each host's versions.

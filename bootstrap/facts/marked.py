@@ -1,6 +1,6 @@
-"""Processes that a variable of their environment marks as ours, in two searches of /proc at most.
+"""Finds processes that an environment variable marks as ours, in at most two searches of /proc.
 
-Children inherit such a variable: a run may have hundreds of processes.
+Children inherit this variable: a run may have hundreds of processes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.names import is_name
 
 HOME = "RAILHEAD_HOME"
-# root can read the environment of other users too, who can set what they like: only this user's
-# processes count. A newline in a value becomes a space, so that each line is one variable.
+# root can also read the environment of other users, who can set any variable: only this user's
+# processes count. A newline in a value becomes a space, so each line is one variable.
 _SEARCH = """printf '%s\\n' "$HOME"; set --
 for f in $(grep -lsaE '(NAMES)=' /proc/[0-9]*/environ); do
   [ -O "${f%/environ}" ] && set -- "$@" "$f"
@@ -24,7 +24,7 @@ _LINE = re.compile("/proc/([0-9]+)/environ:([A-Z_]+)=(.*)")
 
 @dataclass(frozen=True)
 class RunProcess:
-    """A process of one of our runs, known by variables in its environment."""
+    """A process of one of our runs, recognised by its environment."""
 
     pid: int
     run_id: str
@@ -32,13 +32,13 @@ class RunProcess:
 
 
 def search(names: Sequence[str]) -> str:
-    """POSIX sh that prints the variables of these names of this user's processes."""
+    """POSIX sh that prints these variables of all processes of this user."""
     return _SEARCH.replace("NAMES", "|".join(names))
 
 
 def processes(out: str, name: str) -> tuple[RunProcess, ...]:
-    """The processes of this home that have a variable of this name, whose value is an id. Any
-    process may claim to be one, so an id that is not a name is ignored."""
+    """The processes of this home that have this variable; its value is an id. Any process may set
+    it, so a value that is not a valid name is ignored."""
     home, *variables = out.lstrip("\n").split("\n")
     return tuple(
         RunProcess(pid, has[name], home)
@@ -48,8 +48,8 @@ def processes(out: str, name: str) -> tuple[RunProcess, ...]:
 
 
 def _by_process(variables: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each process and its variables: of two of one name the first, which counts for its
-    program."""
+    """Each process and its variables. If a variable occurs twice, the first counts, as for the
+    process itself."""
     processes: dict[int, dict[str, str]] = {}
     for match in filter(None, map(_LINE.fullmatch, variables)):
         processes.setdefault(int(match[1]), {}).setdefault(match[2], match[3])

@@ -71,8 +71,8 @@ class Xid:
 
 @dataclass(frozen=True)
 class Memory:
-    """A card's memory: errors since the driver was loaded that ECC could not correct, whether
-    pages or rows wait for a restart to be retired, and whether their retirement failed.
+    """A card's memory: errors that ECC could not correct since the driver was loaded, whether pages
+    or rows wait for a restart to be retired, and whether that failed.
 
     A field is None if this type of card does not report it.
     """

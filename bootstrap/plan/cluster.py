@@ -19,9 +19,8 @@ HERE = "here"  # the origin of wheels that were built on this computer
 
 @dataclass(frozen=True)
 class CachedWheel:
-    """The wheel for the hosts in the stack's bucket, at `url`. `in_bucket` is whether the bucket
-    has it, None if unknown; `downloaded` whether this command downloaded it; `note` is for the
-    user."""
+    """The wheel for the hosts at `url` in the stack's bucket. `in_bucket`: whether it is there,
+    None if unknown; `downloaded`: whether this command downloaded it; `note` is for the user."""
 
     url: str
     in_bucket: bool | None
@@ -31,10 +30,10 @@ class CachedWheel:
 
 @dataclass(frozen=True)
 class Options:
-    """The user's options for the preparation of hosts. `archive` is the URL of a Debian archive,
-    for packages that hosts of another system download from there, `internet` how hosts reach the
-    package index. `takeover`: the second host is prepared to continue a run. `environment`: the
-    digest of that of a run which continues."""
+    """The user's options for the preparation of hosts. `archive`: the URL of a Debian archive, from
+    which hosts with another system download packages; `internet`: how hosts reach the package
+    index. `takeover`: the second host is prepared to continue a run. `environment`: the digest of
+    the environment of a run that continues."""
 
     system: bool = False
     requirements: Path | None = None
@@ -83,8 +82,8 @@ class SurveyedCluster:
 
     @property
     def builder(self) -> str:
-        """The host that builds the Horovod wheel if there is none. Preferred, in this order: it
-        needs the wheel, has the build tools, its apt has outbound access, it is the chief."""
+        """The host that builds the Horovod wheel if there is none. In order of preference: a host
+        that needs the wheel, has the build tools, has outbound access for apt, is the chief."""
 
         def preference(name: str) -> tuple[bool, bool, bool, bool]:
             host, chief = self.facts[name], name == self.chief
@@ -94,9 +93,9 @@ class SurveyedCluster:
         return min(self.facts, key=preference)
 
     def wheel_origin(self, builder: str) -> str:
-        """Names who built a wheel on the host `builder`: HERE for hosts on this computer, otherwise
-        a digest of the stack's id, or of the verified key of that host, which no other can have.
-        Only clusters with the same stack, or with that host, get it."""
+        """Names the origin of a wheel that `builder` built: HERE for hosts on this computer,
+        otherwise a digest of the stack's id, or of the builder's verified host key, which no other
+        host can have. Only clusters of the same stack, or with this host, get the wheel."""
         if self.inventory.kind.this_machine:
             return HERE
         stack = self.inventory.cluster_id

@@ -1,4 +1,4 @@
-"""Decides from facts which steps prepare the hosts; none if they are ready already. Pure."""
+"""Decides from facts which steps prepare the hosts; no steps if they are ready. Pure."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def decide(cluster: SurveyedCluster, options: Options) -> Plan:
 
 
 def installs(cluster: SurveyedCluster) -> bool:
-    """Whether any host has anything to install, which may be downloaded."""
+    """Whether something must be installed on any host, and may have to be downloaded."""
     client, leaders = cluster.bucket_client, {peer.name for peer in cluster.leaders}
     has_client = client is None or all(client.digest in cluster.facts[n].envs for n in leaders)
     try:
         return bool(cluster.incomplete or not has_client or any(_changes(cluster).values()))
     except HostsNotReady:
-        return False  # `decide` raises it
+        return False  # `decide` raises the error
 
 
 def _changes(cluster: SurveyedCluster) -> dict[str, Changes]:
-    """Each host's system changes; the error names every host where they are not possible."""
+    """Each host's system changes; UsageError names every host on which they are not possible."""
     possible, refused = {}, {}
     for peer in cluster.peers:
         try:
@@ -130,7 +130,8 @@ def _horovod_step(cluster: SurveyedCluster, name: str) -> Step:
 
 
 def _for_all_clusters(cluster: SurveyedCluster) -> str:
-    """Says how one wheel serves all clusters; empty for hosts on this computer: theirs does."""
+    """A note on how one wheel can serve all clusters; empty for hosts on this computer, whose wheel
+    already does."""
     if cluster.inventory.kind.this_machine:
         return ""
     runtime, python = cluster.environment.runtime, cluster.environment.python
@@ -150,7 +151,7 @@ def _refuse_no_build(cluster: SurveyedCluster, name: str) -> None:
 
 
 def _refuse_no_nvcc(cluster: SurveyedCluster, name: str) -> None:
-    """UsageError without an nvcc, where apt cannot download the package that has one."""
+    """UsageError if there is no nvcc and apt cannot download the package that has one."""
     facts = cluster.facts[name]
     if not (facts.gpu.toolkit or facts.apt):
         raise UsageError(
@@ -161,7 +162,8 @@ def _refuse_no_nvcc(cluster: SurveyedCluster, name: str) -> None:
 
 
 def _keeps(cluster: SurveyedCluster, name: str) -> str:
-    """Says that the wheel is stored in the stack's bucket; empty if this host does not store it."""
+    """A note that the wheel is stored in the stack's bucket; empty if this host does not store
+    it."""
     cached = cluster.cached_wheel
     stores = cached is not None and cached.in_bucket is False and name == cluster.builder
     return f", then kept in {cached.url}" if cached and stores else ""
@@ -208,7 +210,7 @@ def _refuse_system_changes(
         facts, packages = cluster.facts[name], todo[name].packages
         if not facts.sudo or not facts.apt:
             lack = "sudo without a password" if facts.apt else "apt-get"
-            install = shlex.join(["apt-get", "install", *packages])  # the facts name some of them
+            install = shlex.join(["apt-get", "install", *packages])  # facts have some of the names
             command = install if packages else "the changes above"
             raise UsageError(
                 f"system changes are needed and {name} has no {lack}:\n{listed}",

@@ -16,7 +16,7 @@ from .steps import Step
 from .system_changes import Changes
 
 OF_APT = ("mend", "system", "driver")  # the steps that install system packages
-DEBIAN = "http://deb.debian.org/debian"  # has nvcc, for any system; cuda.sh has the address too
+DEBIAN = "http://deb.debian.org/debian"  # has an nvcc for any system; cuda.sh has this address too
 
 
 def cut_off(facts: HostFacts) -> bool:
@@ -25,8 +25,8 @@ def cut_off(facts: HostFacts) -> bool:
 
 
 def mirrors(facts: HostFacts, changes: Changes) -> tuple[str, ...]:
-    """The mirrors that a host's apt needs for these changes and reaches only over SSH; none if it
-    has outbound access or apt has nothing to do."""
+    """The mirrors that a host's apt needs for these changes and can reach only over SSH; none if
+    the host has outbound access or apt has nothing to do."""
     needs = changes.mend_dpkg or changes.packages or (changes.driver and changes.driver.packages)
     if facts.egress.apt.open is not False or not needs:
         return ()
@@ -81,8 +81,8 @@ def refuse(facts: Mapping[str, HostFacts], todo: Mapping[str, Changes]) -> None:
 
 
 def refuse_sources(sources: Sequence[Source], steps: Sequence[Step]) -> None:
-    """UsageError if a host without outbound access has a package to build: what builds it comes
-    from the index."""
+    """UsageError if a host without outbound access has a package to build: the build's requirements
+    come from the index."""
     hosts = [step.host for step in steps if step.name == "runtime" and step.sends]
     if sources and hosts:
         raise UsageError(

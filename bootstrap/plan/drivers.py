@@ -1,4 +1,4 @@
-"""A table of drivers: which one a host's GPUs and system need, and how to install it. Pure.
+"""The table of drivers: which driver a host's GPUs and system need, and how to install it. Pure.
 
 Names and sizes of Ubuntu's packages are from its archive on 2026-11-21, as apt calculates them on
 an empty system. The names in NVIDIA's repository are not verified, because it was unreachable.
@@ -25,8 +25,8 @@ SYSTEMS = ("debian-12", "ubuntu-22.04", "ubuntu-24.04")
 # later `generic` kernels have other packages.
 PREBUILT = ("aws", "gcp", "generic")
 FIRST_KERNEL = {"ubuntu-22.04": "5.15.", "ubuntu-24.04": "6.8."}
-# Upper bounds: a 520 MB download and 1.02 GB on disk, on Ubuntu 24.04 on GCP with the proprietary
-# module. A host that builds modules also needs a compiler: 149 MB and 599 MB.
+# Upper bounds: a 520 MB download and 1.02 GB on disk (Ubuntu 24.04 on GCP, proprietary module). A
+# host that builds modules also needs a compiler: 149 MB and 599 MB.
 MEGABYTES, DISK = 520, 1_020_000_000
 BUILT_MEGABYTES, BUILT_DISK = 670, 1_620_000_000
 
@@ -87,17 +87,17 @@ def wrong(facts: HostFacts) -> str:
 
 
 def version(text: str) -> tuple[int, ...]:
-    """A driver's version as a tuple that compares."""
+    """A driver's version as a tuple that can be compared."""
     return tuple(int(number) for number in re.findall(r"\d+", text))
 
 
 def has_volta(facts: HostFacts) -> bool:
-    """Whether a card is a Volta, which needs BRANCH with its proprietary module."""
+    """Whether a card is a Volta, which needs the proprietary module of BRANCH."""
     return any(card.arch == "volta" for card in facts.gpu.cards)
 
 
 def row(facts: HostFacts) -> DriverRow:
-    """The row for this host's cards and system, with any or no current driver.
+    """The row for this host's cards and system, whatever driver it has now.
 
     Raises:
         UsageError: no row fits; the message lists what the rows support.
@@ -120,7 +120,8 @@ def row(facts: HostFacts) -> DriverRow:
 
 
 def _of_image(installer: str, nouveau: bool) -> DriverRow:
-    """The image's installer loads the module itself, unless Nouveau uses the card."""
+    """The row of an image's installer, which loads the module itself unless Nouveau uses the
+    card."""
     why = "the image has its own installer"
     return DriverRow(BRANCH, "either", (), why, installer=installer, reboot=nouveau)
 

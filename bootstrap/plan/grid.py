@@ -12,13 +12,13 @@ from pathlib import Path
 from railhead.documents.carbon.energy import Grid
 
 SOURCE = "Electricity Maps"
-# What a data centre uses for each unit that its machines use: Cloud Carbon Footprint (Apache-2.0),
-# read 2026-04.
+# PUE: the energy of a data centre for each unit that its machines use. From Cloud Carbon Footprint
+# (Apache-2.0), read 2026-04.
 PUE = {"aws": 1.135, "gcp": 1.1}
 
 
 def grid_of(cloud: str, region: str | None) -> Grid | None:
-    """The electricity of a region; None where it is not known, as on machines of your own."""
+    """The electricity of a region; None if it is not known, as for your own machines."""
     return _grids().get((cloud, region or ""))
 
 

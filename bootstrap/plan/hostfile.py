@@ -26,7 +26,7 @@ class Peer:
     host_key: str
 
 
-AGENT = "$RAILHEAD_KEY_AGENT"  # a variable of the supervisor, which has the key during the run
+AGENT = "$RAILHEAD_KEY_AGENT"  # a variable of the supervisor: the agent that has the key
 
 
 def alias(index: int) -> str:
@@ -93,8 +93,8 @@ def links(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> tuple[Link, 
 
 
 def networks(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> str:
-    """The links' networks, as Open MPI's *_if_include takes them. It knows none of IPv6: there the
-    interface, where all hosts name it alike, otherwise "", and Open MPI chooses."""
+    """The links' networks for Open MPI's *_if_include. This takes no IPv6 networks: for them, the
+    interface if it has the same name on all hosts; otherwise "", and Open MPI chooses."""
     peer_links = links(peers, facts)
     if not any(":" in link.network for link in peer_links):
         return ",".join(dict.fromkeys(link.network for link in peer_links))
@@ -103,7 +103,7 @@ def networks(peers: Sequence[Peer], facts: Mapping[str, HostFacts]) -> str:
 
 
 def is_loopback(networks: str) -> bool:
-    """Whether all of these networks are of one machine."""
+    """Whether these networks are loopback: all hosts share one machine."""
     addresses = [network.partition("/")[0] for network in networks.split(",")]
     return networks == "lo" or all(address.startswith("127.") for address in addresses)
 
@@ -111,7 +111,7 @@ def is_loopback(networks: str) -> bool:
 def _link(address: str, facts: HostFacts) -> Link:
     ip = ipaddress.ip_address(address)
     single = f"{address}/{ip.max_prefixlen}"
-    # An exact match comes before a network that contains the address.
+    # An exact match is preferred to a network that contains the address.
     for interface in facts.addresses:
         if interface.address == address:
             return Link(interface.device, interface.network if ip.version == 4 else single)

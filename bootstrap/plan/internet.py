@@ -18,14 +18,14 @@ _RULE = "http://HOST:PORT or https://HOST:PORT"
 
 @dataclass(frozen=True)
 class Internet:
-    """`proxy`: a URL, perhaps with a user and a password; `ca`: the text of certificates (PEM).
+    """`proxy`: a URL, maybe with a user and a password; `ca`: the text of certificates (PEM).
     Either may be empty."""
 
     proxy: str = ""
     ca: str = ""
 
     def variables(self) -> dict[str, str]:
-        """The variables of uv, pip and curl on a host."""
+        """The environment variables for uv, pip and curl on a host."""
         names = ("HTTP_PROXY", "HTTPS_PROXY") if self.proxy else ()
         proxies = {name: self.proxy for upper in names for name in (upper, upper.lower())}
         files = ("SSL_CERT_FILE", "PIP_CERT", "CURL_CA_BUNDLE") if self.ca else ()
@@ -43,10 +43,10 @@ class Internet:
 
 
 def read_proxy(option: str | None, variable: str) -> str:
-    """The proxy of --proxy, otherwise of the variable RAILHEAD_PROXY; "" without either.
+    """The proxy from --proxy, otherwise from the variable RAILHEAD_PROXY; "" without either.
 
     Raises:
-        UsageError: it is not a URL, or has a password on the command line, which is never shown.
+        UsageError: it is not a URL, or has a password on the command line. (No password is shown.)
     """
     name, url = ("--proxy", option) if option is not None else ("RAILHEAD_PROXY", variable)
     if not url and option is None:
@@ -70,7 +70,7 @@ def _port(url: str) -> int:
 
 
 def check_certificates(name: str, text: str) -> str:
-    """The text of certificates, as it goes to the hosts.
+    """The text of certificates, as sent to the hosts.
 
     Raises:
         UsageError: it has no certificate, a damaged one, or a private key.

@@ -1,5 +1,5 @@
-"""The requests to hosts before a run, and what the replies mean: whether the hosts reach each
-other, and the ports of its processes."""
+"""The requests to hosts before a run, and the meaning of the replies: whether the hosts reach each
+other, and the ports of the run's processes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .cluster import SurveyedCluster
 
 @dataclass(frozen=True)
 class Offer:
-    """What a host offers for a run: the port at which its agent answers peers (None: it has none),
-    and free ports."""
+    """What a host offers for a run: the port at which its agent answers peers (or None), and free
+    ports."""
 
     listener: int | None
     free: tuple[int, ...]
 
 
 def listen_requests(cluster: SurveyedCluster) -> dict[str, Listen]:
-    """For each host, that its agent answers its peers."""
+    """For each host, the request that its agent answers peers."""
     return {peer.name: Listen(peer.address) for peer in cluster.peers}
 
 
 def dial_requests(cluster: SurveyedCluster, listeners: Mapping[str, int]) -> dict[str, Dial]:
-    """For each host, that it connects to the listeners of all others."""
+    """For each host, the request to connect to the listeners of all others."""
     return {
         name: Dial(
             tuple(
@@ -54,7 +54,7 @@ def unreachable_peers(cluster: SurveyedCluster, replies: Mapping[str, Dialed]) -
 
 
 def port_requests(cluster: SurveyedCluster, processes: Sequence[int]) -> dict[str, Ports]:
-    """For each host, that it offers ports: as many as its machine has processes of the run.
+    """For each host, the request for free ports: as many as its machine has processes of the run.
     `processes`: their number on each host."""
     on_machine = Counter[str]()
     for peer, number in zip(cluster.peers, processes, strict=True):
@@ -65,7 +65,7 @@ def port_requests(cluster: SurveyedCluster, processes: Sequence[int]) -> dict[st
 def chosen_ports(
     cluster: SurveyedCluster, processes: Sequence[int], free: Mapping[str, Sequence[int]]
 ) -> list[int]:
-    """A free port for each process of each host; those of hosts that share a machine differ.
+    """A free port for each process of each host; hosts that share a machine get different ports.
     `free`: the replies to `port_requests`."""
     ports: list[int] = []
     taken = defaultdict[str, set[int]](set)

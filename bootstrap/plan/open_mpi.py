@@ -1,4 +1,4 @@
-"""Open MPI on the hosts: the series that runs are started with, and that of each system. Pure."""
+"""Open MPI on the hosts: the supported series, and the series of each system's packages. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ..errors import HostsNotReady
 from ..facts.host import HostFacts
 
-SERIES = ("4.1", "5.0")  # those that were tested, each with all of mpirun's parameters and messages
+SERIES = ("4.1", "5.0")  # each was tested with all of mpirun's parameters and messages
 OF_APT = {  # what apt installs
     "debian-12": "4.1",
     "debian-13": "5.0",
@@ -26,8 +26,8 @@ def series(facts: HostFacts) -> str:
 
 
 def refuse(facts: Mapping[str, HostFacts]) -> None:
-    """HostsNotReady if a host has another mpirun, or if the hosts have two series: their daemons
-    do not understand each other."""
+    """HostsNotReady if a host has an unsupported mpirun, or if the hosts have different series:
+    their daemons do not understand each other."""
     wrong = {name: text for name, host in facts.items() if (text := _wrong(host))}
     versions = {name: f"Open MPI {host.openmpi or series(host)}" for name, host in facts.items()}
     if wrong:
@@ -45,7 +45,7 @@ def refuse(facts: Mapping[str, HostFacts]) -> None:
 
 
 def _wrong(host: HostFacts) -> str:
-    """Why no run starts with a host's mpirun; "" if one does, or if it has none."""
+    """Why runs cannot start with a host's mpirun; "" if they can, or if the host has no mpirun."""
     if host.openmpi is None:
         return f"{host.tools['mpirun']} is not that of Open MPI" if "mpirun" in host.tools else ""
     if series(host) not in SERIES:

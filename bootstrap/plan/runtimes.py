@@ -24,11 +24,12 @@ REPO = Path(__file__).resolve().parents[2]
 LOCKS = REPO / "locks"
 SCRIPTS = Path(__file__).parents[1] / "host/scripts"
 PROBES = Path(__file__).parents[1] / "host/probes"
-# A sum over two ranks on one host, also on one core: python, try_wheel.py and parts follow.
+# The start of a command that sums over two ranks on one host, even on one core; Python,
+# try_wheel.py and the parts follow.
 TRY_WHEEL = ("mpirun", "-np", "2", "--oversubscribe", "--bind-to", "none")
 TRY_VARIABLES = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-# What cuda.sh downloads for a host without a CUDA toolkit: nvcc from a Debian package, which it
-# unpacks on any system, and headers.
+# What cuda.sh downloads for a host without a CUDA toolkit: headers, and nvcc from a Debian package,
+# which it unpacks on any system.
 CUDA_MEGABYTES = 117
 CUDA_LOCKS = ("cuda-headers.txt", "cuda-parts.txt")
 PACKAGES = {  # the Debian and Ubuntu packages of the system parts
@@ -44,7 +45,7 @@ BUILD_TOOLS = ("g++", "mpi.h")
 @dataclass(frozen=True)
 class Framework:
     """A framework of runtimes: its module, its packages for hosts without and with GPUs, and a
-    Python statement that fails where they do not work."""
+    Python statement that fails if they do not work."""
 
     title: str
     module: str
@@ -69,10 +70,10 @@ TORCH = Framework(
 
 @dataclass(frozen=True)
 class RuntimeRow:
-    """One row of the table; --runtime takes its name. `pythons` are the versions that it is
-    locked for, the preferred one first. `limits` are versions that packages of --requirements must
-    have, where what they declare allows versions that fail with those of the runtime. `launchers`
-    are those that it serves. `version` is that of its framework."""
+    """One row of the table; --runtime takes its name. `pythons`: the versions that it is locked
+    for, the preferred one first. `limits`: version limits for packages of --requirements that would
+    otherwise be resolved to versions that fail with the runtime's. `launchers`: the launchers that
+    it serves. `version`: of its framework."""
 
     name: str
     version: str
@@ -97,8 +98,8 @@ ROWS = {
         RuntimeRow(
             *("tf2.18", "2.18.1"),
             pythons=("3.11", "3.12", "3.10"),
-            # Its protobuf is 5, as TensorFlow 2.18 needs it. tensorflow-metadata 1.21, which
-            # tensorflow-datasets requires, accepts that and can be imported with 6 only.
+            # It has protobuf 5, which TensorFlow 2.18 needs. tensorflow-metadata 1.21, which
+            # tensorflow-datasets requires, accepts protobuf 5 but can be imported only with 6.
             limits=("tensorflow-metadata<1.18",),
         ),
         RuntimeRow("tf2.21", "2.21.0", pythons=("3.11", "3.12", "3.10", "3.13")),
@@ -132,7 +133,7 @@ class Runtime:
 
     @property
     def framework(self) -> Framework:
-        """What its programs are written for."""
+        """The framework for which its programs are written."""
         return self.row.framework
 
     @property
@@ -142,7 +143,7 @@ class Runtime:
 
     @property
     def requirement(self) -> str:
-        """Its framework, as pip reads it."""
+        """Its framework as a pip requirement."""
         return f"{self.framework.gpu if self.gpu else self.framework.cpu}=={self.version}"
 
     @property
@@ -157,7 +158,8 @@ class Runtime:
 
     @property
     def recipe(self) -> tuple[Path, ...]:
-        """The files that define how Horovod is built for it, the script first; empty without it."""
+        """The files that define how Horovod is built for it, the script first; empty without
+        Horovod."""
         if not self.horovod:
             return ()
         files = (
@@ -211,7 +213,7 @@ class LockedEnvironment(ABC):
 
     @property
     def megabytes(self) -> int:
-        """The size of the download in MB, as measured when the lock was written; 0 if unknown."""
+        """The size of the download in MB, measured when the lock was written; 0 if unknown."""
         header = self.lock.read_text().splitlines()[0]
         match = re.search(rf"\b{re.escape(self.python)} (\d+) MB", header)
         return int(match[1]) if match else 0
@@ -219,7 +221,7 @@ class LockedEnvironment(ABC):
 
 @dataclass(frozen=True)
 class Source:
-    """A package that each host builds from the files of a folder here.
+    """A package that each host builds from the files of a local folder.
 
     Args:
         text: as the user named it.
@@ -245,8 +247,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Environment(LockedEnvironment):
-    """A runtime on one Python; `extra` is the locked text of the user's own packages, `sources` are
-    those that hosts build; `plain`: without Horovod, which only launcher horovod needs."""
+    """A runtime on one Python; `extra` is the locked text of the user's own packages, `sources`:
+    packages that hosts build; `plain`: without Horovod, which only launcher horovod needs."""
 
     runtime: Runtime
     python: str
@@ -274,7 +276,8 @@ class Environment(LockedEnvironment):
         return parts + [path.read_text() for path in self.runtime.recipe if self.horovod]
 
     def wheel_key(self, builder: HostFacts) -> str:
-        """Names a Horovod wheel: it fits one system image, Python, TensorFlow and OpenMPI."""
+        """The name of a Horovod wheel, which fits one system, Python, TensorFlow and Open MPI
+        series."""
         mpi = open_mpi.series(builder).split(".")[0]
         parts = [builder.os, builder.arch, self.python, self.runtime.version, mpi]
         parts += [path.read_text() for path in self.runtime.recipe]
@@ -337,15 +340,15 @@ def choose_runtime(
 
 
 def uses_horovod(launcher: str | None) -> bool:
-    """Whether the ranks of a launcher, by default the default one, use Horovod."""
+    """Whether the ranks of a launcher use Horovod; None: the default launcher."""
     return launcher in (None, "horovod")
 
 
 def preferring_installed(
     environment: Environment, facts: Mapping[str, HostFacts], digest: str | None = None
 ) -> Environment:
-    """The environment; in place of a plain one, one with Horovod if all hosts have that already, or
-    if a run that continues has that `digest`."""
+    """The environment; but instead of a plain one that is not installed, the one with Horovod if
+    all hosts have it already. With `digest`, of a run that continues, the one of this digest."""
     complete = replace(environment, plain=False)
     for installed in (environment, complete) if environment.plain else ():
         is_installed = all(installed.digest in host.envs for host in facts.values())
@@ -385,7 +388,7 @@ def _hosts_with_gpu(facts: Mapping[str, HostFacts]) -> tuple[bool, str]:
 
 
 def gpus_of(host: HostFacts) -> tuple[str, ...]:
-    """The GPUs that a host trains on: those that its driver lists; without a working driver, the
+    """The GPUs on which a host trains: those that its driver lists; without a working driver, the
     cards that are not too old for TensorFlow."""
     return host.gpus or tuple(str(card) for card in host.gpu.cards if card.arch not in TOO_OLD)
 

@@ -12,8 +12,8 @@ SECONDS, MINUTES = "seconds", "minutes"
 
 @dataclass(frozen=True)
 class Step:
-    """One change on one host. `takes` is SECONDS or MINUTES, `fetches` the MB that the host itself
-    downloads, `sends` the MB that this computer downloads once and sends over SSH, `reboots`
+    """One change on one host. `takes`: SECONDS or MINUTES; `fetches`: the MB that the host itself
+    downloads; `sends`: the MB that this computer downloads once and sends over SSH; `reboots`:
     whether the host reboots."""
 
     host: str
@@ -58,7 +58,7 @@ class Plan:
         of each host, and the hosts that have 'nothing to do'."""
         lines: list[tuple[str, list[str]]] = []
         for host in self.hosts:
-            place = len(lines)  # of the host's next step: from its last to its first
+            place = len(lines)  # for its next step, taken from the last to the first
             for step in map(str, reversed(self.of(host))):
                 same = [n for n, (text, _) in enumerate(lines[:place]) if text == step]
                 if same:

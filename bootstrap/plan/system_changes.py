@@ -86,8 +86,8 @@ def changes(cluster: SurveyedCluster, name: str) -> Changes:
     """The system changes that a host needs for its role in the cluster.
 
     Raises:
-        UsageError: they are not possible: no driver for this card or system, or Secure Boot, the
-            kernel or a running process prevents its use.
+        UsageError: they are not possible: no driver exists for the card or system, or Secure Boot,
+            the kernel or a running process prevents its use.
     """
     facts = cluster.facts[name]
     parts = missing(cluster, name)
@@ -121,12 +121,12 @@ def missing(cluster: SurveyedCluster, name: str) -> dict[str, str]:
 
 
 def is_installed(facts: HostFacts, row: DriverRow) -> bool:
-    """Whether all packages of the row are installed, so that only its module is not loaded."""
+    """Whether all packages of the row are installed: then only its module is not loaded."""
     return bool(row.packages) and all(p in facts.system.packages for p in row.packages)
 
 
 def _not_held(cluster: SurveyedCluster, facts: HostFacts) -> tuple[str, ...]:
-    """Patterns to hold if an earlier bootstrap stopped before the hold; on machines of a stack."""
+    """Patterns to hold, on a stack's machine, if an earlier bootstrap stopped before its hold."""
     if (
         not cluster.inventory.kind.in_cloud
         or not facts.gpu.cards
@@ -162,7 +162,8 @@ def _reasons(
 
 
 def refuse(facts: HostFacts, row: DriverRow) -> None:
-    """UsageError if this row does not work on this host, or breaks what is installed or running."""
+    """UsageError if this row does not work on this host, or would break installed or running
+    software."""
     system = facts.system
     if system.secure_boot and not row.signed:
         raise UsageError(

@@ -1,6 +1,7 @@
-"""What comes to this computer from others: one row for each kind of file or answer.
+"""Data that comes to this computer from others: one row for each kind of file or answer.
 
-docs/security.md shows the table. A module that reads such a thing is in a row: a test finds others.
+docs/security.md shows the table. Every module that reads such data is in a row: a test finds
+missing ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ NOTHING = "nothing"
 class Crossing:
     """`data` comes from `writer` and is opened by `opened_by`, which may run `runs` here.
 
-    `modules`: those of bootstrap that read it, in the form `runs.results`.
+    `modules`: the modules of bootstrap that read it, such as `runs.results`.
     """
 
     data: str

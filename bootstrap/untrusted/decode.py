@@ -1,8 +1,9 @@
-"""The one decoder of JSON that a host or a bucket sent: its numbers and its memory are bounded.
+"""The only decoder of JSON from a host or a bucket: its numbers and its memory are bounded.
 
-A number that is not finite, or of 2^63 and more, becomes None: what needs a number refuses that.
+A number that is not finite, or is 2^63 or more, becomes None, which code that needs a number
+refuses.
 
-What a document must have is checked by railhead.documents.
+railhead.documents checks the keys of a document.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ JsonObject = dict[str, Any]
 
 # Commas, colons and brackets: 100,000 files with name, size and sha256 have 700,000.
 MARKS = 1_000_000
-OUTPUTS = 20_000_000  # of those in what a model answered: a hundred pictures of 224x224 in colour
+OUTPUTS = 20_000_000  # the same in a model's answer: a hundred pictures of 224x224 in colour
 LARGEST = float(2**63)
-DIGITS = 20  # of such an integer with its sign
+DIGITS = 20  # of the largest integer, with its sign
 
 
 def decoded(text: str | bytes) -> Any:
     """The document.
 
     Raises:
-        ValueError: it is not JSON, or has too many values: each takes up to 100 bytes of memory.
+        ValueError: it is not JSON, or has too many values (up to 100 bytes of memory each).
     """
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     if _marks(data) > MARKS and _marks(_without_strings(data)) > MARKS:
@@ -62,8 +63,8 @@ def json_object(text: str | bytes, description: str) -> JsonObject:
 
 
 def json_line(line: str) -> JsonObject:
-    """A line of metrics.jsonl, where NaN and large numbers are results; {} if it is not an
-    object, or has too many values."""
+    """A line of metrics.jsonl, in which NaN and large numbers are valid; {} if it is not an object,
+    or has too many values."""
     try:
         return _with_nan(line, MARKS)
     except ValueError:
@@ -71,7 +72,7 @@ def json_line(line: str) -> JsonObject:
 
 
 def outputs(text: str, description: str) -> JsonObject:
-    """The answer of a model, where NaN and large numbers are results; Hostile with `description`
+    """The answer of a model, in which NaN and large numbers are valid; Hostile with `description`
     if it is not an object, or has too many values."""
     try:
         return _with_nan(text, OUTPUTS)
@@ -80,7 +81,7 @@ def outputs(text: str, description: str) -> JsonObject:
 
 
 def _with_nan(text: str, most: int) -> JsonObject:
-    """The object in a text of at most so many marks; ValueError if it is not one."""
+    """The object in a text with at most `most` separators; ValueError if it is not one."""
     if _marks(text.encode(errors="surrogatepass")) > most:
         raise ValueError("too many values")
     try:

@@ -18,7 +18,7 @@ from . import unpack
 from .decode import parsed
 
 LIMIT = 64_000_000  # bytes of a manifest; enough for FILES entries with long names
-# In the folder of the results these are files; a folder would be in the way of each later fetch.
+# These are files in the results folder; a folder of that name would make every later fetch fail.
 RECORDS = {"result.json", "run.json", "metrics.jsonl", "evaluation.json", "curves.svg", *TAKEN}
 SHOWN = 5  # the most names in one line
 
@@ -62,12 +62,12 @@ def skipped_line(left_out: Sequence[Skipped]) -> list[str]:
 
 
 def renamed(names: Iterable[str]) -> list[tuple[str, str]]:
-    """The names in the results that a file may not have here, sorted, with those that it gets."""
+    """(name in the results, name here) of each file that may not have its name here, sorted."""
     return [(name, here) for name in sorted(names) if (here := local_name(name)) != name]
 
 
 def renamed_line(changed: Sequence[tuple[str, str]], listed: Path) -> list[str]:
-    """One line about such files; empty if there are none."""
+    """One line about renamed files; empty if there are none."""
     if not changed:
         return []
     name, here = changed[0]
@@ -88,8 +88,8 @@ def refuse_changed(wrong: list[str]) -> None:
 
 
 def homes(paths: Sequence[str]) -> Mapping[str, str]:
-    """The name of each file of a run's folder in its results, for `unpack.place`; Hostile if two
-    files have the same."""
+    """{path in the run's folder: name in the results}, for `unpack.place`; Hostile if two files
+    have the same name."""
     names = {path: home_name(path) for path in paths}
     if len({local_name(name) for name in names.values()}) < len(names):
         raise unpack.Hostile("two files for one name")

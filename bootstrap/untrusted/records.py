@@ -16,8 +16,9 @@ from .decode import JsonObject, json_line
 Written = JsonObject  # a record as it was written
 Pair = tuple[Record, Written]
 Curve = tuple[str, str, float | None]  # kind, name and rank of its records
-NEAR = 5.0  # seconds before a checkpoint, in which a record may belong to a step after it
-# Records that belong to steps. Where a run started again, those after its checkpoint come twice.
+NEAR = 5.0  # seconds before a checkpoint in which a record may belong to a later step
+# Kinds of records that belong to steps. If a run started again, the records after its checkpoint
+# occur twice.
 OF_STEPS = ("progress", "epoch", "validation", "evaluation", "checkpoint", "metric")
 
 
@@ -33,12 +34,12 @@ def written(line: str) -> Written | None:
 
 
 def records(metrics: Path) -> list[Record]:
-    """All records of a metrics.jsonl, those of a step once."""
+    """All records of a metrics.jsonl, without repeated steps."""
     return [record for record, _ in _current(metrics)]
 
 
 def raw_records(metrics: Path) -> Iterator[Written]:
-    """The same as they were written; other lines (a partial last one) are skipped."""
+    """As `records`, as they were written; skips other lines (a partial last one)."""
     return (written for _, written in _current(metrics))
 
 
@@ -59,7 +60,7 @@ def _current(metrics: Path) -> list[Pair]:
 
 
 def _first_steps(before: list[Pair], attempt: list[Pair]) -> dict[Curve, float]:
-    """The first step of each curve in an attempt, where its steps have only grown so far."""
+    """{curve: its first step in an attempt}, for curves whose steps only grew before it."""
     last, first = dict[Curve, float](), dict[Curve, float]()
     for record, _ in before:
         if record.step is not None and record.kind in OF_STEPS:
@@ -76,7 +77,8 @@ def _curve(record: Record) -> Curve:
 
 
 def _numbered(current: list[Pair]) -> list[Pair]:
-    """The values of each metric numbered again: the supervisor has counted by time alone."""
+    """The records with the values of each metric numbered anew: the supervisor counted them by time
+    alone."""
     counts: Counter[str] = Counter()
     numbered = []
     for record, written in current:
@@ -96,9 +98,9 @@ def _lines(metrics: Path) -> Iterator[Written]:
 
 
 def _is_repeated(record: Record, start: Record, first: Mapping[Curve, float]) -> bool:
-    """Whether a record belongs to a step that comes again after this start: the built-in training
-    reports the step and the epochs before it, the supervisor a time for a script. If the records of
-    that time have a step, the first step of the new attempt is more exact."""
+    """Whether a record belongs to a step that is repeated after this start. The start has the step
+    and epoch of the built-in training, or, for a script, a time from the supervisor. If the records
+    of that time have a step, the first step of the new attempt is more exact."""
     if record.kind not in OF_STEPS:
         return False
     begins = first.get(_curve(record))

@@ -1,9 +1,9 @@
-"""Rules for turning archives and file names from a host into files on this computer.
+"""Turns archives and file names from a host into files on this computer, by strict rules.
 
-A host may be compromised, so no name, size, type or length from it is trusted. This module applies
-its own rules to archives, because tarfile's filters have bugs in some versions of Python. It
-unpacks an archive into a new folder that nobody else writes to, and moves each file from there
-into the results, never through a link, and never under a name that tools run by themselves.
+A host may be compromised, so no name, size, type or length from it is trusted. This module has its
+own rules for archives, because tarfile's filters have bugs in some versions of Python. It unpacks
+an archive into a new folder to which nobody else writes, and moves each file from there into the
+results: never through a link, and never under a name that tools execute by themselves.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def checked(name: object) -> str:
 
 
 def local_path(folder: Path, name: str) -> Path:
-    """Where a host's file is below `folder`: not under a name that tools run by themselves."""
+    """The path of a host's file below `folder`, never a name that tools execute by themselves."""
     return folder / local_name(checked(name))
 
 
@@ -160,7 +160,7 @@ def _write(archive: gzip.GzipFile, into: Path, name: str, size: int) -> None:
 
 
 def new_file(path: Path) -> IO[bytes]:
-    """Create a file for writing; fails if the path exists, also as a link."""
+    """Create a file for writing; fails if the path exists, even as a link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o644), "wb")
 
@@ -173,7 +173,7 @@ def stage(root: Path) -> Iterator[Path]:
     for stale in root.glob(f"{STAGE}*"):
         _remove_unused(stale)
     folder = Path(tempfile.mkdtemp(prefix=STAGE, dir=root))
-    with locks.try_lock(folder, is_folder=True):  # nobody else knows it
+    with locks.try_lock(folder, is_folder=True):  # no other process uses it
         try:
             yield folder
         finally:
