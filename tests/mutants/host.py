@@ -78,7 +78,7 @@ MUTANTS = [
     Mutant(
         what="an error of the disk ends the signs of life, and costs the lease",
         file="bootstrap/host/run/held.py",
-        old="            pass  # of the disk",
+        old="            pass  # a disk error",
         new="            return  # of the disk",
         caught_by=("tests/bootstrap/host/lease/test_terms.py", "-k", "signs_of_life"),
     ),

@@ -1,6 +1,7 @@
-"""Runs on a host. Its code arrives over the SSH channel and is never written to disk.
+"""The agent's main program, on a host. Its code arrives over the SSH channel and is not written to
+disk.
 
-`channel` reads requests and writes replies; MODULES says which module carries out an operation.
+`channel` reads requests and writes replies; MODULES has the module of each operation.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ MODULES = {name: module for module, names in OPERATIONS.items() for name in name
 
 
 def operation(name: str) -> Operation:
-    """An operation by its name. Its module is loaded when it is first used: a host compiles what it
-    loads at each start of the agent, and most agents have one or two kinds of work."""
+    """An operation by its name. Its module is loaded on first use: a host compiles the loaded
+    modules at each start of the agent, and most agents need only one or two."""
     module = importlib.import_module(f"{__package__}.{MODULES[name]}")
     ops: dict[str, Operation] = module.OPS
     return ops[name]
@@ -42,11 +43,11 @@ def main(keep: str = "") -> None:
     """Serve until the channel closes. First remove temporary folders that ended runs left.
 
     Args:
-        keep: where to put the archive that this agent is from; "" if it is there.
+        keep: where to store the archive of this agent; "" if it is there already.
     """
     runs = glob.escape(os.path.expanduser("~/.railhead/runs"))
     links = (link for name in ("memory", "tmp") for link in glob.iglob(f"{runs}/*/{name}"))
-    if any(map(os.path.exists, links)):  # those of ended runs lead to nothing
+    if any(map(os.path.exists, links)):  # links of ended runs are dangling
         from . import temporary
 
         with contextlib.suppress(OSError):

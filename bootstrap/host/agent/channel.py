@@ -4,8 +4,8 @@ One request is one JSON line; `tree` is followed by a payload. Replies are JSON 
 {"event": ...}, then {"ok": ...} or {"error": ...}.
 
 While the agent waits for input it sends an empty line every ALIVE seconds: sshd notices a broken
-network only when it has something to send. Then it closes the channel, and the agent ends. During
-an operation nothing is added, because the other side limits its silence.
+network only when it sends something. It then closes the channel, and the agent ends. During an
+operation no such lines are sent, because the other side limits the operation's silence.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Input:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Empty lines are sent meanwhile."""
+        """Within the block, empty lines are sent."""
         WAITING.set()
         try:
             yield

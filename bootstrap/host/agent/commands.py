@@ -1,4 +1,4 @@
-"""Runs commands on a host: `run` waits for the end; a command of `start` outlives the agent."""
+"""Runs commands on a host: `run` waits for the end; a command from `start` outlives the agent."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ from ..base import locks
 from .channel import OUT, operations, send_event
 
 TAIL = 40  # lines in the reply of `run`
-EVENTS_PER_SECOND = 20  # of a command that prints faster, only the latest lines are sent
+EVENTS_PER_SECOND = 20  # if a command prints faster, only the latest lines are sent
 LINE_LIMIT = 1 << 20  # bytes; of a longer line only the end is kept
-# Seconds to wait for a command with the same lock: a busy host compiles so long.
+# Seconds to wait for a command with the same lock: a compilation on a busy host takes this long.
 LOCKED = 2 * 3600.0
 GRACE = 3.0  # seconds for a command to end after SIGTERM
-LINGER = 1.0  # seconds to read the rest of the pipe after the command has ended
-HELD: dict[int, IO[bytes]] = {}  # by pid: the standard input of commands that wait
+LINGER = 1.0  # seconds to read what remains in the pipe after the command has ended
+HELD: dict[int, IO[bytes]] = {}  # {pid: the standard input of a command that waits}
 
 
 def run(request: Run) -> CommandResult:
-    """Run a command; send its lines as events and, if `fetches`, how much it has fetched.
+    """Run a command; send its lines and, if `fetches`, the bytes that it has fetched, as events.
 
-    After `timeout` seconds it is killed with all processes that it started. If nobody reads the
-    channel any more, it is terminated with them: the command on the other side has ended.
+    After `timeout` seconds, it is killed with all processes that it started. They are also
+    terminated if nobody reads the channel any more: the command on the other side has ended.
     """
     cache = {**os.environ, **request.env}.get("UV_CACHE_DIR", "~/.cache/uv")
     fetches = request.fetches
-    # The growth first: it is a sign of life while another host of this cache fetches.
+    # `growth` comes first: its events show that this host works while another host with the same
+    # cache fetches.
     with (
         growth(fetches),
         one_fetch(cache) if fetches else contextlib.nullcontext(),
@@ -57,28 +58,28 @@ def run(request: Run) -> CommandResult:
 
 
 def start(request: Start) -> Started:
-    """Start a command that outlives this channel: own session, not connected to our streams."""
+    """Start a command that outlives this channel: in its own session, without our streams."""
     stdin = subprocess.PIPE if request.held else subprocess.DEVNULL
     with open(os.path.expanduser(request.log), "ab") as out:
         process = opened(request, stdin, out)
     if process.stdin:
         HELD[process.pid] = process.stdin
-    # While this agent runs it is the parent: it must reap the child, or a zombie looks alive.
+    # This agent is the parent while it runs: it must reap the child, because a zombie looks alive.
     threading.Thread(target=process.wait, daemon=True).start()
     return Started(process.pid)
 
 
 def release(request: Release) -> None:
-    """Let a command continue."""
+    """Let a held command continue."""
     with HELD.pop(request.pid) as stdin:
         stdin.write(b"\n")
 
 
 @contextlib.contextmanager
 def alone(path: str) -> Iterator[int | None]:
-    """Lock a file, whose content is the latest line of the command that has the lock; None without
-    a path. While it waits, it sends that line: the channel is not silent, and if nobody reads it
-    any more, the wait ends.
+    """Lock a file, whose content is the latest line of the command that has the lock; yields its
+    descriptor, or None without a path. While it waits, it sends that line: so the channel is not
+    silent, and the wait ends if nobody reads it any more.
 
     Raises:
         TimeoutError: another command had the lock for LOCKED seconds.
@@ -101,8 +102,8 @@ def alone(path: str) -> Iterator[int | None]:
 def opened(
     request: Run | Start, stdin: Any, stdout: Any, lock: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a command in its own session; `~` at the start of an argument is the home. It holds
-    the `lock`."""
+    """Start a command in its own session; `~` at the start of an argument is the home. The command
+    holds the `lock`."""
     return subprocess.Popen(
         [os.path.expanduser(arg) for arg in request.argv],
         cwd=os.path.expanduser(request.cwd) if request.cwd else None,
@@ -116,7 +117,7 @@ def opened(
 
 
 def feed(process: subprocess.Popen[bytes], text: str | None) -> None:
-    """Write a command's standard input; the command need not read all of it."""
+    """Write a command's standard input; the command may leave some of it unread."""
     assert process.stdin
     with contextlib.suppress(OSError), process.stdin as stdin:
         stdin.write((text or "").encode())
@@ -133,14 +134,14 @@ class Watched:
         self.output = Output(lock)
         self.poll = select.poll()
         self.poll.register(self.pipe, select.POLLIN)
-        self.poll.register(OUT.fileno(), 0)  # only its end
+        self.poll.register(OUT.fileno(), 0)  # only whether it was closed
 
     def end(self) -> CommandResult:
         """Wait until the command has ended; returns exit code and last lines."""
         self.relay()
         try:
             code = self.process.wait(max(0.0, self.until - time.monotonic()))
-        except subprocess.TimeoutExpired:  # it closed its output but continues
+        except subprocess.TimeoutExpired:  # the command has closed its output but continues
             self.kill()
             code = self.process.wait()
         return CommandResult(code, tuple(self.output.tail()))
@@ -148,7 +149,7 @@ class Watched:
     def relay(self) -> None:
         """Read until the pipe closes, or until LINGER seconds after the command's end.
 
-        A background process that it left may keep the pipe open forever.
+        A background process of the command may keep the pipe open for ever.
         """
         last: float | None = None
         while (data := self.read_available()) != b"":
@@ -174,7 +175,7 @@ class Watched:
         return os.read(self.pipe, 1 << 16) if ready else None
 
     def terminate(self) -> None:
-        """End the command and the processes that it started, which may remove their files first."""
+        """Terminate the command and the processes that it started; they may remove their files."""
         self.kill(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE)
@@ -187,8 +188,8 @@ class Watched:
 
 
 class Output:
-    """A command's output: keeps the last lines, sends the latest as events at a limited rate, and
-    writes it to the file of its lock for who waits."""
+    """A command's output: keeps the last lines, sends the latest one as an event at a limited rate,
+    and writes it to the file of the command's lock, for commands that wait."""
 
     def __init__(self, lock: int | None) -> None:
         self.lock = lock
@@ -222,7 +223,7 @@ class Output:
 
 
 def shown(line: bytes) -> str:
-    """A line's final state on a terminal: only the text after the last carriage return."""
+    """What a terminal finally shows of a line: the text after the last carriage return."""
     return line.rstrip().rpartition(b"\r")[2].decode(errors="replace").rstrip()
 
 
@@ -237,7 +238,7 @@ def one_fetch(cache: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def growth(watching: bool) -> Iterator[None]:
-    """If `watching`, send every second how many bytes the disk and the network had."""
+    """If `watching`, send every second how many bytes the disk and the network have received."""
     if not watching:
         yield
         return
@@ -248,7 +249,7 @@ def growth(watching: bool) -> Iterator[None]:
         yield
     finally:
         done.set()
-        thread.join()  # an event after the result would be of the next operation
+        thread.join()  # an event after the result would belong to the next operation
 
 
 def report_growth(done: threading.Event, start: int, received_before: int) -> None:
@@ -263,7 +264,8 @@ def used() -> int:
 
 
 def received() -> int:
-    """Bytes that the busiest network interface has received; a bridge counts those of its own."""
+    """Bytes that the busiest network interface has received: a bridge counts bytes of other
+    interfaces again."""
     with open("/proc/net/dev") as table:
         rows = [line.partition(":") for line in table]
     counts = [int(row.split()[0]) for name, colon, row in rows if colon and name.strip() != "lo"]

@@ -1,7 +1,7 @@
 """Data of a run on a host: ~/.railhead/data/<digest>/ is complete, or it does not exist.
 
 A folder is filled as `<digest>.part` and renamed at the end; `<digest>.json` next to it lists its
-files, to detect a removed one later. An interrupted transfer continues where it stopped.
+files, to detect removed ones later. An interrupted transfer continues where it stopped.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .channel import IN, operations, send_event
 from .files import clear, drop_others, has_content, make_private, replace
 
 PIECE = 1 << 20
-AT_ONCE = 100_000  # files of one request; the other side bounds the values of an answer
+AT_ONCE = 100_000  # files in one request: the other side limits the values of an answer
 Entry = tuple[str, int, str]  # path, bytes, sha256
 
 
 def data_state(request: DataState) -> DataFolders:
-    """Which data is on this host, and the free bytes of the disk."""
+    """The data that is on this host, and the free bytes of the disk."""
     folders = {}
     for name in request.folders:
         folder = os.path.expanduser(name)
@@ -64,12 +64,12 @@ def kind_of(path: str) -> PathKind:
 
 
 def receive_data(request: ReceiveData) -> Received:
-    """Fill a folder with exactly these files. Missing parts are requested by events, one after the
-    other; an event may request nothing."""
+    """Fill a folder with exactly these files. Events request missing parts, one after the other; an
+    event may request nothing."""
     folder, manifest = os.path.expanduser(request.folder), request.manifest
     make_private(os.path.dirname(folder))
-    # Another host that shares the home may hold it for hours, while it receives the same data;
-    # meanwhile a request of nothing shows that this host works.
+    # Another host that shares the home may hold the lock for hours while it receives the same data.
+    # Meanwhile, requests for nothing show that this host works.
     with locks.wait_lock(f"{folder}.lock", waiting=lambda: send_event(NeededParts(())), every=1):
         needed = [] if is_complete(folder) else missing(folder, manifest)
         wrong: list[str] = []
@@ -86,7 +86,7 @@ def missing(folder: str, manifest: Sequence[Entry]) -> list[tuple[int, int]]:
     """The files to be sent, each with the number of bytes that this host already has."""
     partial = f"{folder}.part"
     if os.path.isdir(folder) and not os.path.isdir(partial):
-        os.rename(folder, partial)  # a file of it was removed: the others are used
+        os.rename(folder, partial)  # a file was removed from it: the others are used
     make_private(partial)
     drop_others(partial, {path for path, _, _ in manifest})
     needed = []
@@ -102,7 +102,7 @@ def incoming(folder: str, number: int) -> str:
 
 
 class Content:
-    """The bytes that follow a request on the channel: files without any framing."""
+    """The bytes that follow a request on the channel: files without framing."""
 
     def __init__(self, size: int) -> None:
         self.remaining = size
@@ -116,7 +116,7 @@ class Content:
         return data
 
     def drain(self) -> None:
-        """Read the rest of the data, so that the next request can be read after it."""
+        """Read the remaining data, so that the next request can be read."""
         with contextlib.suppress(OSError):
             while self.remaining:
                 self.read(self.remaining)
@@ -125,7 +125,7 @@ class Content:
 def received(
     folder: str, manifest: Sequence[Entry], needed: list[tuple[int, int]]
 ) -> Iterator[str]:
-    """Receive the files in this order; yields the path of each that has another content."""
+    """Receive the files in this order; yields the path of each file whose content differs."""
     content = Content(sum(manifest[number][1] - offset for number, offset in needed))
     try:
         for number, offset in needed:
@@ -154,7 +154,7 @@ def receive_rest(content: Content, path: str, offset: int, size: int) -> str:
 
 
 def place(partial: str, path: str) -> None:
-    """Move a complete file to its path, where nothing is in the way: see `missing`."""
+    """Move a complete file to its path. `missing` has removed anything else there."""
     os.chmod(partial, 0o444)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.replace(partial, path)
@@ -163,7 +163,7 @@ def place(partial: str, path: str) -> None:
 def finish(folder: str, manifest: Sequence[Entry]) -> None:
     """Write the list of files and rename the complete folder."""
     replace(f"{folder}.json", json.dumps([entry[:2] for entry in manifest]).encode(), 0o600)
-    clear(folder)  # a damaged one
+    clear(folder)  # if it is damaged
     os.sync()  # the folder must not appear before its contents
     os.rename(f"{folder}.part", folder)
 

@@ -49,7 +49,7 @@ def write(request: Write) -> Changed:
 
 def make_private(folder: str) -> None:
     """Create a folder and its missing parents, each accessible to the user alone: `os.makedirs`
-    applies its mode only to the last one."""
+    sets the mode of the last one only."""
     above = os.path.dirname(folder)
     if above and not os.path.isdir(above):
         make_private(above)
@@ -58,7 +58,7 @@ def make_private(folder: str) -> None:
 
 def replace(path: str, data: bytes, mode: int) -> None:
     """Write a file atomically: after a crash or on a full disk there is never a partial file."""
-    # Not from `path` itself: its name may be too long.
+    # Not derived from `path`, whose name may be too long.
     partial = part_of(os.path.join(os.path.dirname(path), ""))
     try:
         with open(partial, "wb", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
@@ -78,7 +78,7 @@ def part_of(path: str) -> str:
 
 
 def clear_parts(folder: str) -> None:
-    """Remove incomplete files in a folder that killed processes of this host left."""
+    """Remove the incomplete files that killed processes of this host left in a folder."""
     for name in os.listdir(folder):
         host, _, pid = name.rpartition(PART)[2].rpartition("-")
         ours = PART in name and host == os.uname().nodename and pid.isdigit()
@@ -87,10 +87,10 @@ def clear_parts(folder: str) -> None:
 
 
 def tree(request: Tree) -> Placed:
-    """Make `dest` contain the manifest's files; request only contents that are neither there nor in
-    `blobs`.
+    """Make `dest` contain the manifest's files; request only contents that neither `dest` nor
+    `blobs` has.
 
-    `dest` itself may be a link of the user; links inside it are never followed for a write.
+    `dest` itself may be a link of the user; a write never follows a link inside it.
     """
     blobs, dest = os.path.expanduser(request.blobs), os.path.expanduser(request.dest)
     make_private(dest)
@@ -106,8 +106,8 @@ def tree(request: Tree) -> Placed:
 def place_folder(request: PlaceFolder) -> Placed:
     """Create the folder `dest`, named by a digest, with all files of the manifest.
 
-    It is filled under a temporary name and renamed, so it is never incomplete. A damaged one is
-    replaced.
+    It is filled under a temporary name and then renamed, so it is never incomplete. It replaces a
+    damaged folder.
     """
     blobs, dest = os.path.expanduser(request.blobs), os.path.expanduser(request.dest)
     manifest = request.manifest
@@ -129,9 +129,9 @@ def place_folder(request: PlaceFolder) -> Placed:
 
 
 def rename_into_place(partial: str, dest: str, manifest: Sequence[BundleFile]) -> None:
-    """Rename a complete folder to `dest`, and remove a damaged one there."""
+    """Rename a complete folder to `dest`; removes a damaged one there."""
     try:
-        os.rename(partial, dest)  # also replaces an empty folder
+        os.rename(partial, dest)  # this also replaces an empty folder
     except OSError:
         if has_files(dest, manifest):  # another process was faster
             return
@@ -162,7 +162,7 @@ def has_files(dest: str, manifest: Sequence[BundleFile]) -> bool:
 
 
 def is_placed(path: str, file: BundleFile) -> bool:
-    """Whether a file has the content and the mode that it should have."""
+    """Whether a path is a file with the right content and mode."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -185,8 +185,8 @@ def has_content(path: str, size: int, sha256: str) -> bool:
 
 
 def receive(size: int, missing: Mapping[str, int], blobs: str) -> None:
-    """Read compressed contents, one after the other; `missing` has the bytes of each by its sha256,
-    by which it is verified."""
+    """Read compressed contents, one after the other, and verify their sha256. `missing`: {sha256:
+    bytes}."""
     data = zlib.decompress(IN.read(size)) if size else b""
     if len(data) != sum(missing.values()):
         raise ValueError("other contents arrived than were requested")
@@ -199,7 +199,7 @@ def receive(size: int, missing: Mapping[str, int], blobs: str) -> None:
 
 
 def drop_others(dest: str, paths: set[str]) -> None:
-    """Remove everything not in `paths`, including links to folders and empty folders."""
+    """Remove everything that is not in `paths`, including links to folders and empty folders."""
     for folder, folders, names in os.walk(dest, topdown=False):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         for name in [*names, *links]:
@@ -207,12 +207,13 @@ def drop_others(dest: str, paths: set[str]) -> None:
             if path.removeprefix(os.path.join(dest, "")) not in paths:
                 os.remove(path)
         if folder != dest:
-            with contextlib.suppress(OSError):  # it is not empty
+            with contextlib.suppress(OSError):  # the folder is not empty
                 os.rmdir(folder)
 
 
 def absent(manifest: Sequence[BundleFile], dest: str) -> list[BundleFile]:
-    """The files that are not at their paths, where nothing is in the way any more."""
+    """The files that are not at their paths; removes folders, links and special files that block
+    them."""
     clear_folders(dest, [file.path for file in manifest])
     files = []
     for file in manifest:
@@ -224,7 +225,7 @@ def absent(manifest: Sequence[BundleFile], dest: str) -> list[BundleFile]:
 
 
 def put(manifest: Sequence[BundleFile], blobs: str, dest: str) -> None:
-    """Write files at their paths, where nothing is in the way."""
+    """Write files at their paths; `absent` has removed what blocks them."""
     for file in manifest:
         path = os.path.join(dest, file.path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -233,20 +234,20 @@ def put(manifest: Sequence[BundleFile], blobs: str, dest: str) -> None:
 
 
 def clear_folders(dest: str, paths: Sequence[str]) -> None:
-    """Remove what is in the way of the folders of these paths: they must be real folders, or free.
-    Each is looked at once: a program has many files in a few folders."""
+    """Remove everything except real folders from the parents of these paths. Each parent is checked
+    once: a program has many files in a few folders."""
     folders = set[str]()
     for path in paths:
         while (path := os.path.dirname(path)) and path not in folders:
             folders.add(path)
-    for folder in sorted(folders):  # those above come first
+    for folder in sorted(folders):  # parents come first
         place = os.path.join(dest, folder)
         if os.path.islink(place) or (os.path.lexists(place) and not os.path.isdir(place)):
             os.remove(place)
 
 
 def clear_path(path: str) -> None:
-    """Remove what is in the way of a file: all but a regular file."""
+    """Remove anything at this path except a regular file."""
     with contextlib.suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode):
@@ -296,14 +297,14 @@ def remove(request: Remove) -> Removed:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder with all that is in it."""
-    import shutil  # loaded late: it loads five modules of compression
+    """Remove a folder and its content."""
+    import shutil  # loaded late: it loads five compression modules
 
     shutil.rmtree(path)
 
 
 def clear(path: str) -> None:
-    """Remove a file or a folder, if it is there."""
+    """Remove a file or a folder, if it exists."""
     if os.path.isdir(path) and not os.path.islink(path):
         remove_folder(path)
     else:

@@ -83,15 +83,15 @@ def free_port(request: FindPort) -> FoundPort:
 
 
 def ports(request: Ports) -> FreePorts:
-    """Different ports that are free on every address now. Not, where there are others, of those
-    that the kernel gives to outgoing connections: one could take it before the rank is started."""
+    """Different ports that are free on every address now. If possible, none that the kernel uses
+    for outgoing connections: one could take the port before the rank starts."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(request.count)]
         return FreePorts(tuple(_bound(unbound) for unbound in sockets))
 
 
 def _bound(unbound: socket.socket) -> int:
-    """Bind to a free port; its number."""
+    """Bind to a free port; returns its number."""
     for port in _random_ports():
         with contextlib.suppress(OSError):
             unbound.bind(("", port))
@@ -101,7 +101,7 @@ def _bound(unbound: socket.socket) -> int:
 
 
 def _random_ports() -> tuple[int, ...]:
-    """Some ports below those of outgoing connections; none where there is no room."""
+    """Some ports below those of outgoing connections; none if there is no room."""
     try:
         with open(OUTGOING) as file:
             room = int(file.read().split()[0]) - LOWEST

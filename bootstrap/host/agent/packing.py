@@ -29,7 +29,7 @@ UNREAD_SECONDS = 60.0
 
 
 def collect(request: Collect) -> Collected:
-    """Send a run's results as they are now, also during the run or after its supervisor died."""
+    """Send a run's results as they are now, even during the run or after its supervisor died."""
     folder = os.path.expanduser(request.folder)
     if is_left(folder):
         add_unread(folder)
@@ -41,7 +41,7 @@ def collect(request: Collect) -> Collected:
 
 
 def is_left(folder: str) -> bool:
-    """Whether a run has begun here and has no result, and no process of it is left."""
+    """Whether a run has begun here, but has no result and no process any more."""
     from ..run.end_processes import processes
 
     begun, ended = (os.path.join(folder, name) for name in ("state.json", "results/result.json"))
@@ -50,12 +50,12 @@ def is_left(folder: str) -> bool:
 
 
 def add_unread(folder: str) -> None:
-    """Add what the supervisor had not read when it died; a run of an earlier version has no program
-    for it."""
+    """Add the output that the supervisor had not read when it died. A run of an earlier version has
+    no program for this."""
     from ..base import bounded  # loaded only where it is needed
 
     argv = [sys.executable, "-I", "-S", os.path.join(folder, programs.NAME), programs.UNREAD]
-    with contextlib.suppress(OSError):  # what is there is sent
+    with contextlib.suppress(OSError):  # the existing files are sent
         bounded.run([*argv, folder], UNREAD_SECONDS)
 
 
@@ -66,8 +66,7 @@ def get(request: Get) -> Sent:
 
 
 def get_file(request: GetFile) -> Digest:
-    """Send one regular file as it is; OSError if it is not a regular file or has more than `limit`
-    bytes."""
+    """Send one file; OSError if it is not a regular file or has more than `limit` bytes."""
     digest, chunks = hashlib.sha256(), Chunks()
     with open_regular(os.path.expanduser(request.path)) as content:
         size = os.fstat(content.fileno()).st_size
@@ -106,7 +105,7 @@ def send(root: str, files: Iterable[tuple[str, int]], limit: int) -> Sent:
 
 
 class Exactly:
-    """Reads exactly `size` bytes of a file: zeros replace what was truncated or unreadable."""
+    """Reads exactly `size` bytes of a file: zeros replace truncated or unreadable bytes."""
 
     def __init__(self, content: IO[bytes], size: int) -> None:
         self.content, self.remaining, self.whole = content, size, True
@@ -131,7 +130,7 @@ def add(tar: tarfile.TarFile, path: str, content: IO[bytes], size: int) -> bool:
 
 
 def matching(root: str, patterns: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """The regular files that match, each once, in the order of the patterns, with their bytes.
+    """(path, bytes) of the regular files that match, each once, in the order of the patterns.
 
     Not `glob`: it finds hidden names only since Python 3.11.
     """
@@ -151,7 +150,8 @@ def matching(root: str, patterns: Sequence[str]) -> Iterator[tuple[str, int]]:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """`*` does not match a slash; `**` does; `**/` matches any number of folders, also none."""
+    """`*` does not match a slash; `**` does; `**/` matches any number of folders, including
+    none."""
     if "**" in pattern:
         return any(fnmatch.fnmatchcase(path, p) for p in (pattern, pattern.replace("**/", "")))
     # If both have the same number of slashes, no `*` matches a slash.

@@ -1,4 +1,4 @@
-"""Operations on runs and endpoints: what a run reports, its programs, its end."""
+"""Operations on runs and endpoints: follow, place programs, end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .kept_programs import copy_to
 from .temporary import make_temporary
 
 STARTING = 10.0  # seconds for a new supervisor to write state.json
-STOPPED = 60.0  # seconds in which a supervisor is stopped, after which its run counts as lost
+STOPPED = 60.0  # seconds: if a supervisor is stopped (SIGSTOP) for longer, its run counts as lost
 SIGN_OF_LIFE = 10.0  # seconds after which the state is sent again, changed or not
 
 
@@ -80,9 +80,9 @@ def parsed(state: str | None) -> RunState | None:
 
 
 def is_lost(folder: str, state: str | None, pid: int | None) -> bool:
-    """Whether no supervisor of this run exists any more, and `state` is the last that it wrote.
+    """Whether this run has no supervisor any more, and `state` is the last state that it wrote.
 
-    Without the `pid` of state.json all processes are searched for it.
+    Without the `pid` of state.json, all processes are searched for a supervisor.
     """
     alive = None if pid is None else {programs.process_folder(pid, SUPERVISOR)}
     if folder in (alive or programs.folders_of(SUPERVISOR)):
@@ -91,12 +91,12 @@ def is_lost(folder: str, state: str | None, pid: int | None) -> bool:
 
 
 def place_programs(request: PlacePrograms) -> None:
-    """Copy the archive that this agent is from into a folder of a run or an endpoint."""
+    """Copy this agent's archive into the folder of a run or an endpoint."""
     copy_to(os.path.expanduser(f"{request.folder}/{programs.NAME}"), 0o644)
 
 
 def is_running(request: IsRunning) -> Running:
-    """Whether a process is this program of the folder of a run or an endpoint."""
+    """Whether a process is this program, started from the folder of a run or an endpoint."""
     folder = programs.process_folder(request.pid, request.program)
     return Running(folder == os.path.expanduser(request.folder))
 
@@ -109,8 +109,8 @@ def drop_temporary(request: DropTemporary) -> None:
 
 
 def end_all(request: EndRun) -> Swept:
-    """End the processes of a run or of an endpoint; of a run first its standby, which would
-    continue it."""
+    """End the processes of a run or of an endpoint; first a run's standby, which would continue the
+    run."""
     from ..run.end_processes import end_run  # loaded only where it is needed
 
     standby = Swept(0, ())

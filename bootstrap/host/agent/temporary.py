@@ -24,7 +24,7 @@ STARTING = 60.0  # seconds after which a run that has no process has ended
 def make_temporary(request: MakeTemporary) -> None:
     """Create both folders of a run, each accessible to the user alone.
 
-    Hosts that share a home share the links: then the folder gets the name that the link has.
+    Hosts that share a home share the links: the folder then gets the name in the link.
     """
     folder = os.path.expanduser(request.folder)
     memory = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else folder
@@ -45,7 +45,8 @@ def short_temporary() -> str:
 
 
 def make_own(folder: str) -> None:
-    """Create a folder that only the user can access; OSError if it exists and is not one."""
+    """Create a folder that only the user can access; OSError if the path exists and is not such a
+    folder."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     status = os.lstat(folder)
@@ -67,7 +68,8 @@ def drop_temporary_of_ended() -> None:
 
 
 def is_old(link: str) -> bool:
-    """Whether a link was created a while ago; the processes of a run start a moment after it."""
+    """Whether a link was created a while ago; the processes of a run start a moment after the
+    link."""
     with contextlib.suppress(OSError):
         return time.time() - os.lstat(link).st_mtime > STARTING
     return False

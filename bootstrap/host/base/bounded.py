@@ -1,4 +1,4 @@
-"""Runs a command with a time limit. Does not wait for a process that cannot be killed.
+"""Runs a command with a time limit, without waiting for a process that cannot be killed.
 
 `subprocess.run` waits without a limit for a command that it has killed; a command that reads from a
 dead network mount may never end.
@@ -18,12 +18,12 @@ from railhead.documents.runs.run import AfterRun, RunDocument
 from . import programs
 from .children import end_with_parent, unmarked
 
-GRACE = 5.0  # seconds that a killed command has to end
+GRACE = 5.0  # seconds for a killed command to end
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The exit code of a command, None if it was killed after the time limit; and its output."""
+    """The exit code of a command (None if it was killed after the time limit) and its output."""
 
     code: int | None
     out: str
@@ -31,7 +31,7 @@ class Ended:
 
 
 def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
-    """Run a command with this input and without MARKS; the kernel kills it when we die.
+    """Run a command with this input, without MARKS; the kernel kills it when this process dies.
 
     Raises:
         OSError: it could not be started.
@@ -40,7 +40,7 @@ def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
 
 
 def run_also_after_us(argv: Sequence[str], seconds: float) -> Ended:
-    """As `run`, but the command continues when we die: perhaps it kills us.
+    """As `run`, but the command continues when this process dies: it may be what kills us.
 
     Raises:
         OSError: it could not be started.
@@ -57,7 +57,7 @@ def _run(
         out, err = process.communicate(stdin.encode(), timeout=seconds)
         return Ended(process.returncode, text(out), text(err))
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(PermissionError):  # it runs as another user, such as root
+        with contextlib.suppress(PermissionError):  # the command runs as another user, such as root
             process.kill()
     try:
         out, err = process.communicate(timeout=GRACE)
@@ -69,15 +69,15 @@ def _run(
 def command_with_client(
     run: AfterRun | RunDocument, folder: str, program: str, *args: str
 ) -> list[str]:
-    """The command of a program that uses the client of the run's bucket, for the run's folder here
-    and its folder in the bucket."""
+    """The command of a program that uses the environment of the run's bucket client. Its arguments
+    are the run's folder here and in the bucket, and `args`."""
     assert run.bucket
     python = os.path.expanduser(f"~/.railhead/envs/{run.bucket.client}/bin/python")
     return [python, "-I", programs.ARCHIVE, program, folder, run.bucket.place_of(run.run_id), *args]
 
 
 def start_beside(command: list[str], log: str) -> subprocess.Popen[bytes]:
-    """Start a program that ends with this process. Ending the processes of the run does not end it.
+    """Start a program that ends with this process, but not when the run's processes are ended.
 
     Raises:
         OSError: it cannot be started.

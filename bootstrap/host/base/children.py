@@ -1,5 +1,5 @@
-"""What processes of a run give to those that they start. Imports little: a program that waits for
-another is waited for, too.
+"""Sets up child processes of a run. Imports few modules, because other programs wait for those that
+use it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MARKS = ("RAILHEAD_RUN", "RAILHEAD_HOME")  # variables of the processes of a run
 
 
 def unmarked() -> dict[str, str]:
-    """The environment for a process that ending the processes of the run does not end."""
+    """The environment for a process that must survive the end of the run's processes."""
     return {name: text for name, text in os.environ.items() if name not in MARKS}
 
 
@@ -23,5 +23,5 @@ def set_name(name: bytes) -> None:
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """In the child: get this signal when the parent process dies."""
+    """In the child: get this signal when the parent dies."""
     LIBC.prctl(1, number)  # PR_SET_PDEATHSIG

@@ -1,4 +1,4 @@
-"""How much memory a new process may use here."""
+"""Measures how much memory a new process may use here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 GROUPS, OWN = "/sys/fs/cgroup", "/proc/self/cgroup"
-# Of version 2, and of 1: the limit, what is used, and what of that the kernel can drop.
+# For cgroup v2 and v1: the limit, the used bytes, and how many of these the kernel can drop.
 OF_VERSION = {
     "": ("memory.max", "memory.current", "inactive_file"),
     "/memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -15,7 +15,8 @@ OF_VERSION = {
 
 
 def available() -> int:
-    """Bytes: of this host, or of a cgroup of this process that has less. 0 if it is not known."""
+    """The available bytes of this host, or of this process's cgroup with the fewest; 0 if
+    unknown."""
     try:
         return min([_number("/proc/meminfo", "MemAvailable:") * 1024, *_of_groups()])
     except OSError:
@@ -23,8 +24,8 @@ def available() -> int:
 
 
 def own_groups() -> Iterator[tuple[str, str]]:
-    """The memory cgroups of this process: "" for version 2 or "/memory" for 1, and the path there;
-    OSError if it is not known."""
+    """The memory cgroups of this process, each as "" (v2) or "/memory" (v1), and its path; OSError
+    if they are not known."""
     with open(OWN) as file:
         for line in file:
             number, controllers, path = line.rstrip("\n").split(":", 2)
@@ -35,12 +36,12 @@ def own_groups() -> Iterator[tuple[str, str]]:
 
 
 def _of_groups() -> Iterator[int]:
-    """The bytes that each cgroup of this process with a limit has left."""
+    """The available bytes of each cgroup of this process that has a limit."""
     for version, path in own_groups():
         limit, used, droppable = OF_VERSION[version]
         while True:
             folder = f"{GROUPS}{version}{path.rstrip('/')}"
-            # "max" instead of a number without a limit; the first group has no such file
+            # "max": no limit; the root cgroup has no such file
             with contextlib.suppress(OSError, ValueError):
                 free = _number(f"{folder}/{limit}") - _number(f"{folder}/{used}")
                 yield free + _number(f"{folder}/memory.stat", droppable)
@@ -50,7 +51,7 @@ def _of_groups() -> Iterator[int]:
 
 
 def _number(file: str, label: str = "") -> int:
-    """The number in a file, after a label that begins a line.
+    """The number in a file, after a label at the start of a line.
 
     Raises:
         OSError, ValueError: there is none.

@@ -1,4 +1,5 @@
-"""A full disk: whether it lacks inodes, and what a run reserves on it to write its end."""
+"""Full disks: whether inodes are missing, and the reserve with which a run can still write its
+result."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ FILES = 4
 
 
 def lacks_inodes(folder: str) -> bool:
-    """Whether the file system of a folder has inodes, and none is free; False if unknown."""
+    """Whether the file system of a folder has inodes but no free one; False if unknown."""
     try:
         state = os.statvfs(folder)
     except OSError:
@@ -19,7 +20,7 @@ def lacks_inodes(folder: str) -> bool:
 
 
 def reserve(folder: str) -> None:
-    """Reserve space and inodes for the run in this folder. OSError: there are not enough."""
+    """Reserve space and inodes for the run in this folder. OSError if there are not enough."""
     place = os.path.join(folder, "reserve")
     os.makedirs(place, exist_ok=True)
     for number in range(FILES):
@@ -28,7 +29,7 @@ def reserve(folder: str) -> None:
 
 
 def free_reserve(folder: str) -> None:
-    """Free what the run in this folder has reserved."""
+    """Free the reserve of the run in this folder."""
     import shutil  # loaded at the end of a run: every agent loads this module
 
     shutil.rmtree(os.path.join(folder, "reserve"), ignore_errors=True)

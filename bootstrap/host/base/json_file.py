@@ -20,20 +20,22 @@ def load(path: str) -> Any:
 
 
 def read(path: str, kind: type[T]) -> T:
-    """The document of this kind in a file. OSError: there is none. ValueError: it is damaged."""
+    """The document of this kind in a file. OSError: it cannot be read. ValueError: it is
+    damaged."""
     return decode(kind, load(path), what=os.path.basename(path))
 
 
 def take(path: str) -> Any:
-    """The document in a file, which is removed: secrets, for the one process that needs them."""
+    """The document in a file, which is then removed: secrets, for the only process that needs
+    them."""
     document = load(path)
     os.remove(path)
     return document
 
 
 def load_object(path: str, limit: int = 10_000_000) -> dict[str, Any]:
-    """The object in a file that a program may have written; {} if there is none, or it is longer
-    than `limit` bytes."""
+    """The object in a file that the user's program may have written; {} if there is none, or the
+    file has more than `limit` bytes."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode) or os.path.getsize(path) > limit:
             return {}
@@ -52,7 +54,7 @@ def save(path: str, document: Any) -> None:
     partial = f"{path}.part"
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.remove(partial)  # if it were a FIFO of the program, opening it would hang
+            os.remove(partial)  # it may be a FIFO of the program: to open it would hang
         with open(partial, "x") as file:
             json.dump(encode(document), file, indent=1)
         os.replace(partial, path)

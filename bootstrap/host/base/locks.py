@@ -1,4 +1,4 @@
-"""Locks of files and folders among the processes of a machine, or of a home that machines share.
+"""File locks among the processes of a machine, or of machines that share a home.
 
 The kernel releases a lock when its process ends, however that happens.
 """
@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from os import PathLike
 
-LONGEST = 12 * 3600.0  # seconds to wait: whoever holds a lock may fetch on a slow line
+LONGEST = 12 * 3600.0  # seconds to wait: the holder may be downloading over a slow line
 FILE = os.O_RDWR | os.O_CREAT
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @contextlib.contextmanager
 def try_lock(path: str | PathLike[str], *, is_folder: bool = False) -> Iterator[bool]:
-    """Hold the lock of a file, which is created, or of a folder, which is there and not a link;
-    False: another process has it."""
+    """Hold the lock of a file, created if necessary, or of an existing folder that is not a link;
+    yields False if another process has it."""
     with _opened(path, FOLDER if is_folder else FILE) as lock:
         yield _take(lock)
 
@@ -32,8 +32,8 @@ def wait_lock(
     waiting: Callable[[], object] = lambda: None,
     every: float = 0.1,
 ) -> Iterator[int]:
-    """Hold the lock of a file, and wait for it; `waiting` is called before each pause, of `every`
-    seconds. Gives the file's descriptor: a process that inherits it holds the lock too.
+    """Wait for the lock of a file and hold it; `waiting` is called before each pause of `every`
+    seconds. Yields the file's descriptor: a process that inherits it holds the lock too.
 
     Raises:
         TimeoutError: another process held it for `seconds` seconds.

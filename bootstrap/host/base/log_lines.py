@@ -1,4 +1,4 @@
-"""Lines that a program beside the supervisor adds to its log, which is its stdout."""
+"""Prints log lines of programs beside the supervisor; their stdout is their log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 def print_line(text: str) -> None:
-    """Print a line with the time, UTC. Neither a full disk nor a character that the log cannot have
-    is a reason to end."""
+    """Print a line with the time, UTC. A full disk, or a character that cannot be encoded, raises
+    no error."""
     with contextlib.suppress(OSError, ValueError):
         print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, flush=True)

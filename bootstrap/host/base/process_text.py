@@ -1,4 +1,4 @@
-"""Changes what /proc shows of this process: its command line, and the variables of its start.
+"""Changes what /proc shows of this process: its command line and its initial environment.
 
 The kernel reads both from the memory of the process.
 """
@@ -8,18 +8,18 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 
-COMMAND, VARIABLES = 45, 47  # fields of /proc/self/stat after the name: where each begins; its end
-ROOM = "ROOM_OF_RAILHEAD"  # a variable in whose place others can be shown
-LONGEST = 4096  # bytes of it
+COMMAND, VARIABLES = 45, 47  # fields of /proc/self/stat after the name: the start; its end is next
+ROOM = "ROOM_OF_RAILHEAD"  # a variable that others can overwrite
+LONGEST = 4096  # bytes
 
 
 def room() -> dict[str, str]:
-    """A variable for the start of a process that will show others."""
+    """A variable that gives a new process room to show other variables."""
     return {ROOM: "-" * LONGEST}
 
 
 def show_command(old: str, new: str) -> None:
-    """Show an argument that is no longer than the present one in place of it."""
+    """Show another argument in place of one that is at least as long."""
     _replace(COMMAND, old.encode() + b"\0", new.encode())
 
 
@@ -36,7 +36,7 @@ def name() -> bytes:
 
 
 def _replace(field: int, old: bytes, new: bytes) -> None:
-    """Overwrite a part of the memory that /proc shows; nothing if it is not there."""
+    """Overwrite `old` in the memory that /proc shows; does nothing if it is not there."""
     with open("/proc/self/stat", "rb") as file:
         begin, end = map(int, file.read().rpartition(b") ")[2].split()[field : field + 2])
     offset = ctypes.string_at(begin, end - begin).find(old)

@@ -1,7 +1,8 @@
-"""The archive of the programs for hosts: commands that start them, and how to recognise them.
+"""The archive of the programs for hosts: the commands that start programs, and how to recognise
+them.
 
-A program is a module of this package with a `main`. A run and an endpoint have the archive in their
-folder; so the command line of a program says which folder it belongs to.
+A program is a module of this package with a `main`. Runs and endpoints have the archive in their
+folder, so a program's command line shows the folder to which it belongs.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import os
 import sys
 
 NAME = "railhead.pyz"
-LOCK = "~/.railhead/supervisor.lock"  # held while a run is in progress; its id
+LOCK = "~/.railhead/supervisor.lock"  # held while a run is in progress; contains its id
 WHOLE = "whole.json"  # in the chief's folder: the document of the run with all of its hosts
-TAKEOVER = "takeover.json"  # on a host that has taken over a run: what it knew of it
-REPLACING = "replacing"  # there: the agent of a command that creates a host again
+TAKEOVER = "takeover.json"  # on a host that has taken over a run: a `Taken`
+REPLACING = "replacing"  # on the chief: the pid of the agent of a command that replaces a host
 BUNDLE = "bundle.json"  # in the folder of a run that may start again: the files of its work/
-# The programs, by module; nothing else names a module of this package in a text.
+# The programs, by module: the only texts that name modules of this package.
 SUPERVISOR, STOP_MACHINES = "supervisor.supervisor", "supervisor.stop_machines"
-HELD = "held"  # an argument of the supervisor: it waits
+HELD = "held"  # an argument that makes the supervisor wait
 RANK, SPARE = "rank.rank", "rank.spare"
 STANDBY, RECLAIM, RESTORE = "standby.standby", "standby.reclaim", "standby.restore"
 LEASE_HOLDER, CLUSTER_KEY = "lease.holder", "run.cluster_key"
@@ -29,30 +30,30 @@ UPLOAD, LIVE_UPLOAD = "upload.upload", "upload.live_upload"
 RESTORE_CHECKPOINTS = "upload.restore_checkpoints"
 ENDPOINT, SERVER, CLIENT = "serve.endpoint", "serve.server", "serve.client"
 TENSORBOARD, TENSORFLOW_SERVING = "serve.tensorboard", "serve.tensorflow_serving"
-# What earlier versions, whose runs may be in progress, called them.
+# Their names in earlier versions, whose runs may be in progress.
 FORMER = {
     SUPERVISOR: "run.supervisor",
     STOP_MACHINES: "run.stop_machines",
     STANDBY: "takeover.standby",
 }
-# Where ssh finds a connection that is open already: a socket in the folder of the run, in which it
-# works, because the path of a socket must be short. Without one it connects.
+# Makes ssh use an open connection: its socket is in the run's folder, the working directory,
+# because a socket's path must be short. Without a socket, ssh connects.
 SHARED = ("-o", "ControlPath=%n.ssh")
 SHARES = (*SHARED, "-o", "ControlMaster=auto", "-o", "ControlPersist=10")  # seconds; leaves one
 ARCHIVE = os.path.abspath(__file__).rpartition("/host/")[0]
 
 
 def command(program: str, *args: str) -> list[str]:
-    """The command of a program of this archive, which needs no packages."""
+    """The command of a program of this archive; it needs no packages."""
     return [sys.executable, "-I", "-S", ARCHIVE, program, *args]
 
 
 def process_folder(pid: int | str, program: str) -> str:
-    """The folder from whose archive a process has started this program; "" if it has not."""
+    """The folder with the archive from which a process runs this program; "" if it does not."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         words = os.fsdecode(file.read()).split("\0")
         names = (program, FORMER.get(program))
-        before = f"{program.partition('.')[2]}.py"  # a file, of versions without an archive
+        before = f"{program.partition('.')[2]}.py"  # a file in versions without an archive
         for word, after in zip(words, [*words[1:], ""], strict=True):
             folder, name = os.path.split(word)
             if (name == NAME and after in names) or (folder and name == before):
@@ -61,7 +62,7 @@ def process_folder(pid: int | str, program: str) -> str:
 
 
 def folders_of(program: str) -> set[str]:
-    """The folders in which a program runs, of all processes; also "" where it does not."""
+    """The folders from which processes run a program; also "", for other processes."""
     return {process_folder(pid, program) for pid in filter(str.isdigit, os.listdir("/proc"))}
 
 
@@ -73,13 +74,13 @@ def state_of(pid: int) -> bytes:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal or a debugger, and does nothing."""
+    """Whether a signal or a debugger has stopped a process."""
     return state_of(pid) in (b"T", b"t")
 
 
 def leave() -> None:
     """Remove the archive from sys.path and its modules from sys.modules, before a user's program
-    runs in this process: its modules may have the same names. Imported objects still work."""
+    with modules of the same names runs in this process. Imported objects still work."""
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != ARCHIVE]
     for name, module in list(sys.modules.items()):
         if name != "__main__" and is_ours(module):

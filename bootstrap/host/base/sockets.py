@@ -10,8 +10,8 @@ ESTABLISHED, LISTENS = "01", "0A"  # states, in column 3
 
 
 def rows_of(pid: int | str) -> Iterator[list[str]]:
-    """The columns of each row of /proc/net/tcp and tcp6 that is a socket of this process; none of
-    a process that has ended, or that this user may not look into."""
+    """The columns of each row of /proc/net/tcp and tcp6 for a socket of this process; none if it
+    has ended or belongs to another user."""
     sockets, folder = set(), f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
@@ -23,7 +23,7 @@ def rows_of(pid: int | str) -> Iterator[list[str]]:
 
 
 def rows_among(table: Iterable[str], sockets: Collection[str]) -> Iterator[list[str]]:
-    """The columns of each row of such a table that is one of these sockets ("socket:[INODE]")."""
+    """The columns of each row of such a table for one of these sockets ("socket:[INODE]")."""
     for row in map(str.split, table):
         if len(row) > 9 and f"socket:[{row[9]}]" in sockets:
             yield row

@@ -30,7 +30,7 @@ class BucketFolder:
 
 
 def bucket_folder(url: str, silence: float = SILENCE) -> BucketFolder:
-    """The folder of a URL, with the rights of this machine. `silence`: seconds until a request is
+    """The folder at a URL, with this machine's credentials. `silence`: seconds until a request is
     repeated."""
     uri = bucket_uri(url)
     return BucketFolder(uri, OPENERS[uri.scheme](uri.bucket, silence))

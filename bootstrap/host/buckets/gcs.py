@@ -24,7 +24,7 @@ STORAGE = "https://storage.googleapis.com/"
 EMULATOR = "STORAGE_EMULATOR_HOST"  # Google's own variable for a server without credentials
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 THROTTLED = ("rateLimitExceeded", "userRateLimitExceeded")  # Compute's reasons, with status 403
-# What may be sent again although it may have succeeded: not an insert.
+# Methods that may be repeated although they may have succeeded; an insert may not.
 REPEATED = re.compile(r"/(start|stop|setScheduling|queries)$|/batch/storage/|/upload/|:[A-Za-z]+$")
 AS_UPLOADED = {"params": {"alt": "media"}, "headers": {"Accept-Encoding": "identity"}}
 Properties = Mapping[str, str | Mapping[str, str]]  # of an object
@@ -55,13 +55,13 @@ class StorageClient:
         return response
 
     def read(self, address: str, **options: Any) -> Iterator[bytes]:
-        """The content at an address, as `content` has it."""
+        """The content at an address, as from `content`."""
         response = self.request("GET", address, stream=True, **options)
         yield from self.content(response, address, **options)
 
     def content(self, response: Any, address: str, **options: Any) -> Iterator[bytes]:
-        """The content of a response, in chunks; compared with Google's MD5 where it has one.
-        `options` are those of its request."""
+        """The content of a response, in chunks, compared with Google's MD5 if there is one.
+        `options`: of the request."""
         from requests import RequestException
 
         received = hashlib.md5(usedforsecurity=False)
@@ -74,7 +74,7 @@ class StorageClient:
             raise RequestException(f"{address} came with other content than its MD5 is of")
 
     def _pieces(self, response: Any, address: str, options: Any) -> Iterator[bytes]:
-        """The content of a response; after a connection that broke, the rest of the same
+        """The content of a response; after a broken connection, it continues with the same
         generation."""
         from requests import RequestException
 
@@ -98,8 +98,8 @@ class StorageClient:
 
 
 def send(session: Any, method: str, address: str, **options: Any) -> Any:
-    """The response to a request, which is repeated through an outage (repeats.py). A DELETE that
-    had succeeded before finds nothing: its status is 204.
+    """The response to a request, which is repeated through an outage (repeats.py). If a repeated
+    DELETE finds nothing, it has succeeded before: status 204.
 
     Raises:
         requests.RequestException, google.auth's GoogleAuthError: the network failed.
@@ -138,14 +138,14 @@ def passes(error: Exception) -> bool:
 
 
 def is_busy(response: Any) -> bool:
-    """Whether Google is overloaded, or has had too many requests."""
+    """Whether Google is overloaded, or refuses for too many requests."""
     if response.status_code == 403:
         return any(f'"{reason}"' in response.text for reason in THROTTLED)
     return response.status_code in OVERLOADED
 
 
 def status_of(error: Exception) -> int:
-    """The status in an error of requests, which is loaded on use; 0 in another error."""
+    """The HTTP status in an error of requests (not imported here); 0 in other errors."""
     return int(getattr(getattr(error, "response", None), "status_code", 0))
 
 
@@ -163,7 +163,7 @@ def google_session(scope: str = SCOPE) -> Any:
 
 
 def open_objects(name: str, silence: float = SILENCE) -> GcsObjects:
-    """A bucket, with the rights of this machine's service account."""
+    """A bucket, with the credentials of this machine's service account."""
     import requests
 
     emulator = os.environ.get(EMULATOR, "")
@@ -201,13 +201,15 @@ class GcsObjects:
         return Stored(data, response.headers["x-goog-generation"])
 
     def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
-        """Create an object that is not there yet; its generation, or None if it is there."""
+        """Create an object that does not exist yet; returns its generation, or None if it
+        exists."""
         return self.replace(key, data, "0", short_lived=short_lived)
 
     def replace(
         self, key: str, data: bytes, version: str, *, short_lived: bool = False
     ) -> str | None:
-        """Replace this generation of an object; the new one, or None if it is another one now."""
+        """Replace this generation of an object; returns the new one, or None if it has another one
+        now."""
         try:
             return self._write(key, data, short_lived, ifGenerationMatch=version)
         except Exception as error:
@@ -216,14 +218,13 @@ class GcsObjects:
             raise
 
     def _write(self, key: str, data: bytes, short_lived: bool, **condition: str) -> str:
-        """Create an object; its generation."""
+        """Create an object; returns its generation."""
         md5, more = hashlib.md5(data, usedforsecurity=False), _lifetime(short_lived)
         return self._insert(key, io.BytesIO(data), len(data), md5, more, **condition)
 
     def upload(self, key: str, path: Path, sha256: str, *, short_lived: bool = False) -> None:
         """Create an object from a file with this sha256. Google refuses bytes that do not match the
-        MD5 sent with them, which is computed while the sha256 is checked. A customTime makes it
-        short-lived."""
+        MD5, which is computed while the sha256 is checked. A customTime makes it short-lived."""
         more = _lifetime(short_lived)
         md5, whole = hashlib.md5(usedforsecurity=False), hashlib.sha256()
         with path.open("rb") as file:
@@ -245,18 +246,18 @@ class GcsObjects:
         more: Properties = NONE,
         **condition: str,
     ) -> str:
-        """Create an object from `size` bytes that have this MD5; `more` are other properties. Its
-        generation."""
+        """Create an object from `size` bytes that have this MD5; `more`: other properties. Returns
+        its generation."""
         digest = encoded(md5.digest())
         resource = {"name": key, "md5Hash": digest, **more}
         content_type, head, tail = _multipart(json.dumps(resource))
-        # Google compares what it wrote with md5Hash, and refuses another.
-        # As a stream, so that the timeout applies to each chunk, not to the upload.
+        # Google compares the content with md5Hash, and refuses any other. As a stream, so that the
+        # timeout applies to each chunk, not to the upload.
         body = _Body((io.BytesIO(head), content, io.BytesIO(tail)), len(head) + size + len(tail))
         return self.send(body, content_type, **condition)
 
     def send(self, body: Any, content_type: str, **condition: str) -> str:
-        """Send the body of an upload; the generation of its object."""
+        """Send the body of an upload; returns the generation of the object."""
         response = self.client.request(
             "POST",
             f"{self.client.storage}upload/{self.path()}",
@@ -267,23 +268,23 @@ class GcsObjects:
         return str(response.json()["generation"])
 
     def path(self, key: str = "") -> str:
-        """The path of an object, or of all, in the API."""
+        """The path of an object, or of the list of objects, in the API."""
         objects = f"storage/v1/b/{quote(self.name, safe='')}/o"
         return f"{objects}/{quote(key, safe='')}" if key else objects
 
     def address(self, key: str = "") -> str:
-        """The address of an object, or of all, in the API."""
+        """The address of an object, or of the list of objects, in the API."""
         return f"{self.client.storage}{self.path(key)}"
 
 
 def _lifetime(short_lived: bool) -> Properties:
-    """The properties of an object whose old versions are removed after a day, or of others."""
+    """The properties of an object: if short-lived, its old versions are removed after a day."""
     return {"customTime": datetime.now(timezone.utc).isoformat()} if short_lived else {}
 
 
 class _Body:
-    """Files one after the other as a stream for `requests`, with its size in bytes; read again from
-    the start if the upload is repeated."""
+    """Concatenated files as a stream for `requests`, with its size in bytes; a repeated upload
+    reads it again from the start."""
 
     def __init__(self, files: Sequence[BinaryIO], size: int) -> None:
         self._files, self._size, self._next = files, size, 0
@@ -314,7 +315,7 @@ class _Body:
 
 
 def _multipart(resource: str) -> tuple[str, bytes, bytes]:
-    """The content type of an upload, and what is before and after the object's bytes."""
+    """The content type of an upload, and the bytes before and after the object's."""
     boundary = secrets.token_hex(16)  # 128 random bits do not occur in the data
     first = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
     second = f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"

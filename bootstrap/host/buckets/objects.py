@@ -1,8 +1,8 @@
-"""What each cloud's bucket does with objects, whoever calls.
+"""The operations on objects that each cloud's bucket has.
 
-Uploads are complete or do not exist, and the cloud itself compares a hash before an object is
-visible; downloads are compared with the cloud's hash. `python -m training.data` and the training
-use obstore instead, which sends no hash that the cloud compares (0.12), and removes no versions.
+An upload is complete or does not exist: the cloud compares a hash before an object is visible.
+Downloads are compared with the cloud's hash. `python -m training.data` and the training use obstore
+instead, which (0.12) sends no hash for the cloud to compare, and removes no versions.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Protocol
 
 from railhead.documents.lazy import dataclass
 
-CHUNK = 1 << 20  # bytes of a download that are held at once
+CHUNK = 1 << 20  # bytes of a download in memory at once
 SILENCE = 30.0  # seconds without an answer, after which a request is repeated
-LARGEST = 64 << 20  # bytes of an object that is read whole
+LARGEST = 64 << 20  # bytes: the largest object that is read as a whole
 
 
 class ChangedFile(Exception):
-    """A file no longer has its hash."""
+    """A file's content no longer has its hash."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} changed while it was uploaded")
 
 
 class WriteInProgress(Exception):
-    """Another request writes the object at this moment, perhaps an earlier one of this host whose
-    answer did not arrive: which of them succeeds is not known yet."""
+    """Another request is writing the object, perhaps an earlier one of this host whose answer was
+    lost. It is not known yet which one succeeds."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"{key} is written by another request at this moment")
 
 
 class Objects(Protocol):
-    """The objects of one bucket. What a cloud refuses is raised as its client does. Old versions of
-    a short-lived object are removed after a day, by the rules of a stack's bucket."""
+    """The objects of one bucket. Refusals raise the errors of the cloud's client. The lifecycle
+    rules of a stack's bucket remove old versions of a short-lived object after a day."""
 
     def read(self, key: str) -> Iterator[bytes]:
         """An object's bytes."""
@@ -54,27 +54,29 @@ class Objects(Protocol):
 
 @dataclass(frozen=True)
 class Stored:
-    """An object as it was read: its content, and its version, which every write changes."""
+    """An object as read: its content, and its version, which every write changes."""
 
     data: bytes
     version: str
 
 
 class SharedObjects(Objects, Protocol):
-    """The same, with what several hosts need that write the same objects. Of two that write under
-    one condition at the same time, one succeeds; the other gets None or WriteInProgress."""
+    """Objects that several hosts may write. Of two simultaneous writes under the same condition,
+    one succeeds; the other one gets None or WriteInProgress."""
 
     def look(self, key: str) -> Stored | None:
         """An object; None if there is none. ValueError: it has more than LARGEST bytes."""
 
     def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
-        """Create an object that is not there yet; its version, or None if it is there. A request
-        that was repeated may have created it: the caller compares what `look` returns."""
+        """Create an object that does not exist yet; returns its version, or None if it exists. An
+        earlier try of the same request may have created it: the caller compares the result of
+        `look`."""
 
     def replace(
         self, key: str, data: bytes, version: str, *, short_lived: bool = False
     ) -> str | None:
-        """Replace this version of an object; the new version, or None if it is another one now."""
+        """Replace this version of an object; returns the new version, or None if it has another one
+        now."""
 
 
 def joined(chunks: Iterator[bytes], key: str) -> bytes:

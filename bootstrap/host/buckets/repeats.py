@@ -1,7 +1,7 @@
-"""How long a call to a cloud is repeated: for a time, not for a number of tries.
+"""Repeats calls to a cloud: for a time, not for a number of tries.
 
-Clients count tries, and what these cover changes with the version: five tries of botocore cover
-31 s in 1.43.11 and 1.6 s in 1.44.8. So their own retries are off.
+Clients count tries, and the time that these cover depends on the version: five tries of botocore
+cover 31 s in 1.43.11 and 1.6 s in 1.44.8. So the clients' own retries are off.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 CALL = 60.0  # seconds of an outage that every call outlasts
-LASTING = 600.0  # the same, where machines or results depend on the call
+LASTING = 600.0  # the same for calls on which machines or results depend
 FIRST, LONGEST = 0.5, 10.0  # seconds between two tries
 OVERLOADED = (408, 429, 500, 502, 503, 504)
 
-REPORTED = 4  # tries, after which a person gets a line
+REPORTED = 4  # tries, after which the user gets a line
 Report = Callable[[str], None]
 
 now, sleep = time.monotonic, time.sleep  # replaced in tests
@@ -27,7 +27,7 @@ _limit: ContextVar[tuple[float, Report | None]] = ContextVar("limit", default=(C
 @contextmanager
 def outlasting(seconds: float = LASTING, report: Report | None = None) -> Iterator[None]:
     """Calls in this block outlast an outage of so many seconds; also a decorator. `report` gets a
-    line where one takes long."""
+    line when a call takes long."""
     token = _limit.set((seconds, report))
     try:
         yield
@@ -43,7 +43,7 @@ class Outage:
         self.until = 0.0
 
     def lasts(self) -> bool:
-        """After a failed try: wait before the next one; False: the time is over."""
+        """Called after a failed try: wait before the next one; False: the time is over."""
         seconds, report = _limit.get()
         if not self.tries:
             self.until = now() + seconds

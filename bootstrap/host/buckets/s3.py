@@ -20,7 +20,7 @@ from .repeats import OVERLOADED, Outage
 REFUSED = ("PreconditionFailed", "NoSuchKey")  # S3's refusals of a condition
 IN_PROGRESS = "ConditionalRequestConflict"
 PART = 64 << 20  # bytes of a part of a large object; S3 takes at most 10,000 parts
-# AWS's codes for too many requests, with any status; and of no capacity, with status 500.
+# AWS's codes for too many requests (any status), and for missing capacity (status 500).
 THROTTLED = re.compile("Throttl|SlowDown|RequestLimitExceeded|TooManyRequests|RequestTimeout")
 NO_CAPACITY = re.compile("^Insufficient")
 
@@ -30,7 +30,7 @@ Call = Callable[..., Any]  # (service, operation, **parameters) -> response
 def boto_client(
     service: str, region: str | None = None, session: Any = None, silence: float = SILENCE
 ) -> Any:
-    """A client of boto3 whose calls outlast an outage (repeats.py); `session` is that of other
+    """A client of boto3 whose calls outlast an outage (repeats.py); `session`: shared with other
     clients."""
     from botocore.config import Config
 
@@ -43,7 +43,7 @@ def boto_client(
 
 
 def call(client: Any, operation: str, **parameters: Any) -> Any:
-    """The response to a call of `boto_client`; repeated also where a response was cut off."""
+    """The response to a call of `boto_client`; also repeats a call whose response was cut off."""
     outage = Outage()
     while True:
         try:
@@ -60,8 +60,8 @@ class CutOff(OSError):
 
 
 def _check_length(operation_model: Any, response_dict: Any, **_: Any) -> None:
-    """botocore (1.44.5) accepts a body that was cut off: XML is a ResponseParserError, not a
-    BotoCoreError, and JSON a response without fields."""
+    """Raise CutOff for a truncated body. botocore (1.44.5) does not: truncated XML is a
+    ResponseParserError, not a BotoCoreError; truncated JSON is a response without fields."""
     body = response_dict["body"]
     if isinstance(body, bytes) and operation_model.http.get("method") != "HEAD":
         length = response_dict["headers"].get("content-length", "")
@@ -73,7 +73,7 @@ def _check_length(operation_model: Any, response_dict: Any, **_: Any) -> None:
 def _repeats(
     response: Any, caught_exception: Exception | None, request_dict: Any, **_: Any
 ) -> int | None:
-    """What botocore asks after each try: 0 to repeat the call at once, None to end it."""
+    """botocore's retry handler, called after each try: 0 repeats the call at once, None ends it."""
     from botocore.exceptions import ConnectionError as NoConnection
     from botocore.exceptions import HTTPClientError, SSLError
 
@@ -105,22 +105,22 @@ def boto_session() -> Any:
 
 @cache
 def _service_models(folders: str | None) -> Any:
-    """What reads AWS's descriptions of its services, for all sessions of this process: to read them
-    again takes a client 0.1 s of CPU time."""
+    """The loader of AWS's service descriptions, shared by all sessions of this process: to read
+    them again takes 0.1 s of CPU time per client."""
     from botocore.loaders import create_loader
 
     return create_loader(folders)
 
 
 def open_objects(name: str, silence: float = SILENCE) -> S3Objects:
-    """A bucket, with the rights of this machine's role."""
+    """A bucket, with the credentials of this machine's role."""
     client = boto_client("s3", silence=silence)
     return S3Objects(lambda _, operation, **values: call(client, operation, **values), name)
 
 
 def code_of(error: Exception) -> str:
-    """The code in an error of botocore, which is loaded on use; "" in another error."""
-    answer = getattr(error, "response", None)  # None in an error of the network
+    """The code in an error of botocore (not imported here); "" in other errors."""
+    answer = getattr(error, "response", None)  # None in a network error
     return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
@@ -140,8 +140,8 @@ class S3Objects:
         return self._pieces(self.call("get_object", Key=key), key)
 
     def _pieces(self, answer: Any, key: str) -> Iterator[bytes]:
-        """The bytes of an answer; after a connection that broke, the rest of the same version. The
-        rest has no hash of the whole: the callers compare theirs."""
+        """The bytes of an answer; after a broken connection, it continues with the same version.
+        Such a continuation has no hash of the whole object: the callers compare their own."""
         from botocore.exceptions import HTTPClientError, IncompleteReadError
 
         body, version, position, outage = answer["Body"], answer.get("ETag"), 0, Outage()
@@ -176,14 +176,14 @@ class S3Objects:
         return Stored(joined(self._pieces(answer, key), key), answer["ETag"])
 
     def create(self, key: str, data: bytes, *, short_lived: bool = False) -> str | None:
-        """Create an object that is not there yet; its ETag, or None if it is there."""
+        """Create an object that does not exist yet; returns its ETag, or None if it exists."""
         return self._write_if(key, data, short_lived, IfNoneMatch="*")
 
     def replace(
         self, key: str, data: bytes, version: str, *, short_lived: bool = False
     ) -> str | None:
-        """Replace an object that has this ETag; the new one, or None if it has another. The ETag is
-        that of the content: the new content must not be an earlier one."""
+        """Replace an object that has this ETag; returns the new one, or None if it has another one
+        now. An ETag identifies content: the new content must differ from all earlier ones."""
         return self._write_if(key, data, short_lived, IfMatch=version)
 
     def _write_if(self, key: str, data: bytes, short_lived: bool, **condition: str) -> str | None:
@@ -209,8 +209,8 @@ class S3Objects:
 
     def upload(self, key: str, path: Path, sha256: str, *, short_lived: bool = False) -> None:
         """Create an object from a file. S3 refuses bytes that do not match the sha256 of the file,
-        or of a part of it. A tag makes it short-lived; without the right to set tags it has none,
-        and its old versions are kept as long as all others."""
+        or of a part of it. A tag makes it short-lived. Without permission to set tags it has no
+        tag, and its old versions are kept as long as those of other objects."""
         put = self._upload_parts if path.stat().st_size > PART else self._put
         _tagged(lambda **tags: put(key, path, sha256, **tags), short_lived)
 
@@ -250,8 +250,7 @@ class S3Objects:
 
 
 def _tagged(put: Callable[..., Any], short_lived: bool) -> Any:
-    """Write an object with the tag of short-lived ones, or without tags where the rights do
-    not allow them."""
+    """Write an object, with the tag of short-lived ones if that is wanted and permitted."""
     if short_lived:
         try:
             return put(Tagging="=".join(SHORT_LIVED))

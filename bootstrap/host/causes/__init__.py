@@ -1,1 +1,1 @@
-"""Why an attempt failed, from its output: tables, pure, for hosts and for this computer."""
+"""Why an attempt failed, from its output. Pure tables, for hosts and for this computer."""

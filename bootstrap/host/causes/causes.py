@@ -1,7 +1,7 @@
-"""Causes of failures: evidence -> class -> whether the run starts again -> what to do.
+"""The table of causes of failures: evidence -> class -> whether the run starts again -> what to do.
 
-The one table of these. The kinds of evidence are searched in the order of `SOURCES`; of the last
-lines of a rank, the last one that a row knows decides.
+The kinds of evidence are searched in the order of `SOURCES`. Of a rank's last lines, the last one
+that matches a row decides.
 
 Pure.
 """
@@ -17,22 +17,22 @@ from railhead.documents.runs.result import Culprit
 
 from .retry import ALWAYS, NEVER, REPEATED
 
-# Evidence: the line about a run without progress; that of a cloud which takes the machine back;
-# records of the kernel; lines of the rank or of mpirun; disks without space; a sentence about the
-# end of the rank or the host.
+# Kinds of evidence: the line about a run without progress; the notice of a cloud that takes the
+# machine back; lines of the kernel's log; lines of the rank or of mpirun; full disks; a sentence
+# about the end of the rank or the host.
 STALL, CLOUD, KERNEL, LINES = "stall", "cloud", "kernel", "lines"
 SPACE, END = "space", "end"
 SOURCES = (STALL, CLOUD, KERNEL, LINES, SPACE, END)
-NO_INODES = "no inodes for files are left"  # a line of SPACE, and the place
-ENDED_BY_OTHERS = (1, 2, 9, 15)  # signals that a program does not cause: its lines do not say why
+NO_INODES = "no inodes for files are left"  # the start of a line of SPACE; the place follows
+ENDED_BY_OTHERS = (1, 2, 9, 15)  # signals that others send: the program's lines do not explain them
 Advice = str | Callable[[re.Match[str]], str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """Evidence and what it means. `signal`: only for a rank that this signal has killed. `advice`:
-    what to do; empty: the command of the class (`COMMANDS`). `pattern` is compiled when it is
-    searched for: most programs that import this table meet no failure."""
+    """Evidence and its meaning. `signal`: only for a rank that this signal killed. `advice`: what
+    to do; empty: the command of the class (`COMMANDS`). `pattern` is compiled on use: most programs
+    that import this table see no failure."""
 
     class_: str
     source: str
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Failure:
-    """What is known of a failure. `cloud`, `kernel` and `space`: lines about the culprit's host,
+    """A failure with its evidence. `cloud`, `kernel` and `space`: lines about the culprit's host,
     from evidence.py."""
 
     culprit: Culprit
@@ -106,7 +106,7 @@ PACKAGES = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
-PROGRAM_XID = r"NVRM: Xid \([^)]*\): (?:13|31|43)"  # an error that a program causes
+PROGRAM_XID = r"NVRM: Xid \([^)]*\): (?:13|31|43)"  # errors that a program causes
 FEWER = "a smaller batch, or fewer ranks on that host"
 ROWS = (
     _row("stall", STALL, r"."),
@@ -228,7 +228,7 @@ ROWS = (
         r"CUDA(?:_ERROR_OUT_OF_MEMORY| out of memory| error: out of memory)",
         r"cudaErrorMemoryAllocation:",
         r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED",
-        # JAX, where another process has taken the memory of the GPU.
+        # JAX, if another process has taken the GPU's memory.
         r"no supported devices found for platform CUDA",
         advice=FEWER,
     ),
@@ -322,7 +322,7 @@ MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooti
     " the packages do not fit",
     "stall": "no progress",
 }
-# What shows more, by class: a task of `fab`.
+# The `fab` task that shows more, by class.
 COMMANDS: Mapping[str, str] = {
     "disk": "exec",
     "network": "health",
@@ -336,14 +336,14 @@ def diagnosed(failure: Failure) -> Diagnosis:
     """The cause of a failure."""
     row, line = next(_matches(failure))
     culprit = failure.culprit
-    if row.class_ == "disk":  # the program knows only that there is no space
+    if row.class_ == "disk":  # the program's line says only that there is no space
         line = next((full for full in failure.space if full.startswith(NO_INODES)), line)
     cause = Cause(row.class_, line.strip()[:LONGEST], culprit.host, culprit.rank)
     return Diagnosis(cause, row.retry)
 
 
 def _matches(failure: Failure) -> Iterator[tuple[Row, str]]:
-    """The rows that know a line, the first one first; the last row knows every end."""
+    """The rows that match a line, in order, each with the line; the last row matches every end."""
     signal = failure.culprit.signal
     for source, lines in _evidence(failure).items():
         rows = [row for row in ROWS if row.source == source and row.signal in (None, signal)]
@@ -379,8 +379,8 @@ def end_of(culprit: Culprit) -> str:
 
 
 def advice_of(cause: Cause, lines: Sequence[str]) -> str:
-    """What to do about a cause, from its row, otherwise from one of `data` that knows another of
-    the last lines; "" where the command of the class says more."""
+    """What to do about a cause: the advice of its row, or of a row of `data` that matches another
+    of the last lines; "" if the command of the class says more."""
     of_class = [row for row in ROWS if row.class_ == cause.class_ and row.advice]
     of_lines = [row for row in ROWS if row.class_ == "data" and row.advice]
     texts = [line[:LONGEST] for line in reversed(lines)]

@@ -1,7 +1,7 @@
 """Errors of a script that runs with the wrong Keras, and whether its run starts again with the
-other one.
+other Keras.
 
-Pure. tests/bootstrap/host/causes causes each of them.
+Pure. tests/bootstrap/host/causes provokes each of them.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ ERRORS = {
         r"'\w+' object has no attribute 'stateless_(?:apply|call|update_state)'",
     ),
 }  # fmt: skip
-# A missing name: that of the module or object, and the name in it; or that of a missing module.
+# A missing name: the module or object, and the name in it; or a missing module.
 MISSING = (
     r"module '([\w.]+)' has no attribute '(\w+)'"
     r"|cannot import name '(?P<name>\w+)' from '(?P<module>[\w.]+)'"
     r"|No module named '(?P<whole>[\w.]+)'"
 )
-# How tracebacks spell the modules that a script knows as tf.keras, and as keras.
+# The names in tracebacks of the modules that scripts call tf.keras and keras.
 OF_TENSORFLOW = ("keras._tf_keras.keras", "keras.api._v2.keras", "tensorflow.keras")
 SEARCHED = 1000  # characters of a line
 LONGEST = 600.0  # seconds of an attempt, after which the run does not start again
@@ -85,8 +85,8 @@ LONGEST = 600.0  # seconds of an attempt, after which the run does not start aga
 
 @dataclass(frozen=True)
 class Trace:
-    """What an attempt left. `stepped`: its output shows a step; `files`: the number of files in its
-    checkpoint folder."""
+    """The progress of an attempt. `stepped`: its output shows a step; `files`: the number of files
+    in its checkpoint folder."""
 
     seconds: float
     stepped: bool = False
@@ -94,7 +94,7 @@ class Trace:
 
 
 def needs_other(keras: int, lines: Sequence[str]) -> bool:
-    """Whether these last lines of a script are of an error that the other Keras does not have."""
+    """Whether these last lines of a script show an error that the other Keras does not have."""
     text = "\n".join(line[:SEARCHED] for line in lines)
     return bool(re.search("|".join(ERRORS[keras]), text)) or any(
         _other_has(keras, missing) for missing in re.finditer(MISSING, text)
@@ -113,13 +113,14 @@ def _other_has(keras: int, missing: re.Match[str]) -> bool:
 
 
 def failure_of_keras(keras: int, result: Result, trace: Trace) -> Culprit | None:
-    """The failure after which a run may start again with the other Keras; None where it may not.
+    """The failure after which a run may start again with the other Keras; None if it may not.
 
-    No step and no checkpoint may be complete: then nothing but time is lost.
+    It may not after a complete step or checkpoint, so that only time is lost.
     """
     culprit = result.culprit
     if result.state != "failed" or culprit is None or culprit.rank is None:
         return None
-    # Not result.evaluation: with thresholds every run has one. The record of one sets `stepped`.
+    # Not result.evaluation, which every run with thresholds has. The record of an evaluation sets
+    # `stepped`.
     begun = trace.stepped or trace.files or trace.seconds > LONGEST
     return culprit if not begun and needs_other(keras, culprit.lines) else None

@@ -1,7 +1,7 @@
-"""Names of one Keras only, below `keras` and `tf.keras`.
+"""Names below `keras` and `tf.keras` that only one Keras has.
 
-From the packages keras 3.15.1 and tf_keras 2.18.0; tests/bootstrap/host/causes compares them with
-those of a runtime. Pure.
+From keras 3.15.1 and tf_keras 2.18.0; tests/bootstrap/host/causes compares them with a runtime's
+packages. Pure.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def paths(table: Mapping[str, str]) -> Iterator[str]:
         yield from (f"{module}.{name}".lstrip(".") for name in names.split())
 
 
-# Keras 3 gets it from us, with parameter servers: keras_patches/parameter_server.py.
+# Our patches add it to Keras 3 for parameter servers: keras_patches/parameter_server.py.
 PROVIDED = "utils.experimental.DatasetCreator"
 _PATHS_2, _PATHS_3 = {*paths(ONLY_2)}, {*paths(ONLY_3)}
 _PATHS_NOT_IN_KERAS_3 = {*paths(NOT_IN_KERAS_3)}
@@ -101,7 +101,7 @@ def keras_with(path: str, *, of_tensorflow: bool) -> int | None:
     """The one Keras, 2 or 3, that has a name such as `layers.LocallyConnected1D`; None for both.
 
     Args:
-        of_tensorflow: it is looked up in `tf.keras`, not in `keras`.
+        of_tensorflow: the name is looked up in `tf.keras`, not in `keras`.
     """
     if path == PROVIDED:
         return None

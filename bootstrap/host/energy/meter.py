@@ -1,4 +1,4 @@
-"""Adds up what a host has used, from one sample to the next. Pure."""
+"""Adds up the energy that a host has used, from sample to sample. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from railhead.documents.lazy import dataclass
 
 @dataclass(frozen=True)
 class Sample:
-    """One look. `clock`: seconds of a monotonic one; for each GPU its counter (mJ) and its
-    power (mW), None where it has none; `busy` and `total`: the ticks of all CPUs since the boot."""
+    """One sample. `clock`: monotonic seconds; for each GPU its counter (mJ) and its power (mW),
+    None if it has none; `busy` and `total`: the ticks of all CPUs since the boot."""
 
     clock: float
     counters: Sequence[int | None]
@@ -28,14 +28,14 @@ class Meter:
         self.gpus = [Gpu(first.clock, counter, power) for counter, power in readings]
 
     def add(self, sample: Sample) -> None:
-        """Add the time since the sample before."""
+        """Add the time since the previous sample."""
         self.last = sample
         for gpu, counter, power in zip(self.gpus, sample.counters, sample.powers, strict=True):
             gpu.add(sample.clock, counter, power)
 
     @property
     def seconds(self) -> float:
-        """From the first sample to the last."""
+        """Seconds from the first sample to the last."""
         return self.last.clock - self.first.clock
 
     @property
@@ -46,18 +46,18 @@ class Meter:
 
     @property
     def counted(self) -> float | None:
-        """Joules of all GPUs by their counters; None where one has none."""
+        """Joules of all GPUs by their counters; None if one has no counter."""
         return _sum([gpu.counted for gpu in self.gpus])
 
     @property
     def integral(self) -> float | None:
-        """Joules of all GPUs by their power; None where one has none."""
+        """Joules of all GPUs by their power; None if the power of one is unknown."""
         return _sum([gpu.integral for gpu in self.gpus])
 
 
 class Gpu:
-    """Millijoules of one GPU: by its counter, which starts again with the driver and then counts
-    no more; and by its power, over gaps of it as well."""
+    """Millijoules of one GPU: by its counter, which is ignored once it has restarted with the
+    driver; and by its power, averaged over missing readings."""
 
     def __init__(self, clock: float, counter: int | None, power: int | None) -> None:
         self.clock, self.counter, self.power = clock, counter, power

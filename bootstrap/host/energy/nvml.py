@@ -7,11 +7,11 @@ import glob
 
 LIBRARY = "libnvidia-ml.so.1"
 DEVICES = "/sys/bus/pci/devices"
-NVIDIA, DISPLAY = "0x10de", "0x03"  # of a card's vendor; the beginning of its class
+NVIDIA, DISPLAY = "0x10de", "0x03"  # a card's vendor; the start of its class
 
 
 def cards(devices: str = DEVICES) -> int:
-    """How many NVIDIA GPUs this host has, also without a driver."""
+    """How many NVIDIA GPUs this host has, even without a driver."""
     return sum(
         _line(f"{device}/vendor") == NVIDIA and _line(f"{device}/class").startswith(DISPLAY)
         for device in glob.glob(f"{glob.escape(devices)}/*")
@@ -27,14 +27,14 @@ def _line(path: str) -> str:
 
 
 class Gpus:
-    """The GPUs of this host. Without the library or a driver there are none."""
+    """The GPUs of this host; none without the library or a driver."""
 
     def __init__(self, library: str = LIBRARY) -> None:
         self.handles: list[ctypes.c_void_p] = []
         try:
             self.nvml = ctypes.CDLL(library)
             self.find()
-        except (OSError, AttributeError):  # no such library, or one that is too old
+        except (OSError, AttributeError):  # no library, or it is too old
             self.handles = []
 
     def find(self) -> None:
@@ -48,14 +48,14 @@ class Gpus:
                 self.handles.append(handle)
 
     def millijoules(self) -> list[int | None]:
-        """The counter of each GPU since its driver was loaded; None where it has none."""
+        """The energy counter of each GPU since its driver was loaded; None if it has none."""
         return [
             self.value("nvmlDeviceGetTotalEnergyConsumption", handle, ctypes.c_ulonglong())
             for handle in self.handles
         ]
 
     def milliwatts(self) -> list[int | None]:
-        """The power of each GPU; None where it is not known."""
+        """The power of each GPU; None if it is not known."""
         return [
             self.value("nvmlDeviceGetPowerUsage", handle, ctypes.c_uint())
             for handle in self.handles
@@ -64,6 +64,6 @@ class Gpus:
     def value(
         self, function: str, handle: ctypes.c_void_p, number: ctypes.c_uint | ctypes.c_ulonglong
     ) -> int | None:
-        """What a function of the library says of a GPU; None for any error."""
+        """The value that a function of the library returns for a GPU; None for any error."""
         failed = getattr(self.nvml, function)(handle, ctypes.byref(number))
         return None if failed else number.value

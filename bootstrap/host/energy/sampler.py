@@ -1,7 +1,8 @@
 """A process beside the first rank of a host that measures the energy of the whole machine.
 
-A broken driver may never answer; so this is a process that nobody waits for, without the rank's
-output. It shares a page of memory with the rank's helper, which sends what is there to the chief.
+A broken driver may never answer, so this is a separate process that nobody waits for, without the
+rank's output. It shares a page of memory with the rank's helper, which sends the page's text to the
+chief.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ HALF = mmap.PAGESIZE // 2
 
 
 class Page:
-    """The newest text of the sampler. It is written where the last one was not, so that a reader
-    sees a whole one."""
+    """The newest text of the sampler. Texts are written to two places in turn, so that a reader
+    sees a complete one."""
 
     def __init__(self) -> None:
         self.memory, self.turn = mmap.mmap(-1, mmap.PAGESIZE), 0
@@ -59,7 +60,7 @@ class Sampler:
         os.close(source)
 
     def record(self) -> bytes:
-        """The newest measurement as a record; b"" where there is none."""
+        """The newest measurement as a record; b"" if there is none."""
         text = self.page.read()
         return b"@railhead " + text + b"\n" if text else b""
 
@@ -75,7 +76,7 @@ class Sampler:
 
 
 def sample_until_closed(source: int, page: Page) -> None:
-    """Sample each PERIOD until the other end of a pipe is closed, and once more then."""
+    """Sample every PERIOD until the other end of a pipe is closed, then once more."""
     gpus, machine, since = nvml.Gpus(), machine_facts(), time.time()
     meter, cards = Meter(sample(gpus)), nvml.cards()
     closed = False
@@ -87,8 +88,8 @@ def sample_until_closed(source: int, page: Page) -> None:
 
 
 def measured_by(meter: Meter, cards: int) -> dict[str, float | None]:
-    """The part of the record that changes. Where the library does not know all `cards`, the energy
-    of the GPUs is not known."""
+    """The changing part of the record. If the library does not know all `cards`, the energy of the
+    GPUs is unknown."""
     is_whole = len(meter.gpus) >= cards
     return {
         "seconds": round(meter.seconds, 2),
@@ -100,17 +101,17 @@ def measured_by(meter: Meter, cards: int) -> dict[str, float | None]:
 
 
 def sample(gpus: nvml.Gpus) -> Sample:
-    """A look at the GPUs and the CPUs."""
+    """A sample of the GPUs and the CPUs."""
     with open("/proc/stat") as file:
         ticks = [int(number) for number in file.readline().split()[1:9]]
     total = sum(ticks)
-    waiting = ticks[3] + ticks[4]  # idle, and idle while a disk works
+    waiting = ticks[3] + ticks[4]  # idle and iowait
     powers, counters = gpus.milliwatts(), gpus.millijoules()
     return Sample(time.monotonic(), counters, powers, total - waiting, total)
 
 
 def machine_facts() -> dict[str, str | int | float | list[int]]:
-    """What does not change: vCPUs, memory, the numbers of the CPU, the boot."""
+    """The constant part of the record: vCPUs, memory, the CPU's model numbers, the boot."""
     with open("/proc/cpuinfo") as file:
         words = [line.partition(":")[::2] for line in file]
     about = {name.strip(): value.strip() for name, value in reversed(words)}

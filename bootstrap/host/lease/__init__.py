@@ -1,5 +1,6 @@
-"""Who supervises a run is a lease in its bucket. Only runs with `takeover` in run.json use it.
+"""A lease in a run's bucket decides which host supervises the run. Only runs with `takeover` in
+run.json use it.
 
-The chief has term 1. Its supervisor starts `holder`, which beats; all programs of the run look at
-`run.held`, or are stopped by `fence`. `run.lease` decides.
+The chief has term 1. Its supervisor starts `holder`, which writes the beats. All programs of the
+run check `run.held`, or `fence` stops them. `run.lease` has the rules.
 """

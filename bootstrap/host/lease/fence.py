@@ -1,8 +1,8 @@
-"""What keeps a host that lost the lease of a run from publishing anything of it.
+"""Prevents a host that has lost the lease of a run from publishing anything of the run.
 
-Every upload looks first. The two lists that make uploads count, checkpoints/manifest.json and
-manifest.json of the results, are written under a condition, because a host may stand still between
-the look and the upload.
+Every upload checks the lease first. The two manifests that make uploads valid,
+checkpoints/manifest.json and the results' manifest.json, are written conditionally, because a host
+may be suspended between the check and the upload.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..run import held
 from .terms import Terms
 
 CHECKPOINTS = "checkpoints/manifest.json"
-# To write the list: another host changed it, or this one with a request that was repeated.
+# To write the list: another host may change it, or an earlier try of this host's request.
 TRIES = 5
 
 
@@ -38,14 +38,14 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True)
 class Fence:
-    """The term in which a host publishes what is in a run's folder."""
+    """The term in which a host publishes files of a run's folder."""
 
     folder: str
     term: Term
 
     def is_restored(self) -> bool:
-        """Whether the checkpoints in the run's folder are those of the run: not on a host that took
-        it over and could not restore it. They must not replace those in the bucket."""
+        """Whether the run's folder has the run's checkpoints. It has not on a host that took the
+        run over but could not restore it: its files must not replace the bucket's."""
         with contextlib.suppress(FileNotFoundError):
             return not json_file.read(os.path.join(self.folder, TAKEOVER), Taken).why
         return True
@@ -57,7 +57,7 @@ class Fence:
 
     def create(self, bucket: BucketFolder, path: str, name: str) -> None:
         """Upload the file that completes the results: first this host makes its term the last one.
-        From then on no other host takes the run over, also if the lease ends during the upload."""
+        From then on no other host takes the run over, even if the lease ends during the upload."""
         self.check(bucket)
         if not Terms(bucket).close(self.term):
             raise LeaseLost()
@@ -85,8 +85,8 @@ Rewrite = Callable[[UploadedCheckpoints], UploadedCheckpoints]
 
 
 def rewrite_checkpoints(bucket: BucketFolder, term: int, rewrite: Rewrite) -> UploadedCheckpoints:
-    """Write the list of the checkpoints in the bucket in a term: `rewrite` makes it from the
-    present one. The host of an earlier term cannot write it after that.
+    """Write the bucket's list of checkpoints in a term; `rewrite` derives it from the present list.
+    Afterwards, the host of an earlier term can no longer write it.
 
     Raises:
         LeaseLost: a host of a later term has written it. OSError: it changes all the time.
@@ -113,6 +113,6 @@ def rewrite_checkpoints(bucket: BucketFolder, term: int, rewrite: Rewrite) -> Up
 
 
 def adopt_checkpoints(bucket: BucketFolder, term: int) -> UploadedCheckpoints:
-    """Take over the list of the checkpoints, as it is, into a new term: the first step after a
-    claim. Without a list there are no files."""
+    """Rewrite the list of checkpoints unchanged in a new term: the first step after a claim. If
+    there is no list, it is created empty."""
     return rewrite_checkpoints(bucket, term, lambda before: before)

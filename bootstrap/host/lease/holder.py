@@ -3,8 +3,8 @@
 lease.holder FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID
 
 The supervisor starts it with the Python of the uploader's environment. It ends when the lease is
-lost, then without a process of the run on this host; or when everything is published and nobody can
-take the run over any more.
+lost, after all processes of the run on this host have ended; or when everything is published and
+nobody can take the run over any more.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ..run import end_processes, held
 from ..run.lease import Holder, holder
 from .terms import Terms, claim_of
 
-LOG = "lease.log"  # not in logs/: it grows after the files there were hashed
-SILENCE = 5.0  # seconds of a request: a connection that is dead must not cost the lease
+LOG = "lease.log"  # not in logs/: it grows after the files in there were hashed
+SILENCE = 5.0  # seconds for a request: a dead connection must not cost the lease
 PAUSE = 1.0  # seconds between two decisions
 MARK = 8  # bytes
-ENDING = 30.0  # seconds in which the supervisor ends its ranks after it lost the lease
+ENDING = 30.0  # seconds for the supervisor to end its ranks after it has lost the lease
 
 
 class LeaseHolder:
@@ -50,7 +50,7 @@ class LeaseHolder:
             time.sleep(PAUSE)
 
     def step(self, lives: bool) -> bool:
-        """One decision, and what it asks for; False: there is nothing left to hold."""
+        """Decide once, and act on it; False: there is nothing left to hold."""
         now, sent, ended = held.now(), held.sent(self.folder), held.is_over(self.folder)
         if sent is None:
             return False
@@ -65,15 +65,15 @@ class LeaseHolder:
         return True
 
     def arrives(self, request: Callable[[], bool]) -> bool:
-        """Do a request, which may fail."""
+        """Whether a request succeeds; prints its error."""
         try:
             return request()
-        except Exception as error:  # of the cloud's library; or the lease was lost meanwhile
+        except Exception as error:  # from the cloud's library; or the lease was lost meanwhile
             print_line(f"{type(error).__name__}: {error}"[:400])
             return False
 
     def beat(self, now: float) -> bool:
-        """Send a beat that begins now; False if another host has the lease."""
+        """Send a beat that starts now; False if another host has the lease."""
         self.claimed = self.claimed or self.terms.claim(self.term.number, claim_of(self.term))
         self.next_term = not self.claimed or self.terms.is_over(self.term)
         if self.next_term:
@@ -83,14 +83,15 @@ class LeaseHolder:
         return True
 
     def close(self) -> bool:
-        """Everything is published: nobody takes the run over any more, unless another host has."""
+        """Called when everything is published: make this term the last one, so that nobody takes
+        the run over; False if another host already has."""
         self.next_term = not self.terms.close(self.term)
         if not self.next_term:
             held.release(self.folder)
         return not self.next_term
 
     def content(self, now: float) -> Beat:
-        """The next beat, with what a host needs that takes the run over."""
+        """The next beat, with the data for a host that takes the run over."""
         self.number += 1
         started, attempts = self.term.started, self.term.attempts
         with contextlib.suppress(OSError, ValueError):
@@ -105,7 +106,7 @@ def new_mark() -> str:
 
 
 def start(run: RunDocument, folder: str, first: Term) -> subprocess.Popen[bytes]:
-    """Begin the first term of a run, and start its holder, as a process that ends with this one.
+    """Begin the first term of a run, and start its holder, a process that ends with this one.
 
     Raises:
         OSError: it cannot be started.
@@ -121,9 +122,9 @@ def start(run: RunDocument, folder: str, first: Term) -> subprocess.Popen[bytes]
 
 
 def end_ranks(folder: str) -> None:
-    """Kill all processes that the run has on this host, except the supervisor, if it is frozen or
-    has not ended them within ENDING seconds. Later ones may be those of the host that took the run
-    over."""
+    """Kill the processes of the run on this host that the supervisor has not ended within ENDING
+    seconds, or at once if it is frozen; but not the supervisor. Processes that start later may
+    belong to the host that took the run over."""
     run_id, supervisor = os.path.basename(folder), os.getppid()
     ranks = {*end_processes.processes(run_id)} - {supervisor}
     until = time.monotonic() + ENDING

@@ -1,8 +1,9 @@
-"""The terms of a run in its bucket: chief/TERM, which one host creates, and beat/TERM, which this
-host writes again and again.
+"""The terms of a run in its bucket: chief/TERM, which one host creates, and beat/TERM, which that
+host rewrites regularly.
 
-Who ends the run is decided by one object, that of the last term: a standby that creates it leads
-the run; a chief that creates it before it publishes the results has nobody after it.
+One object, that of the last term, decides which host completes the run: a standby that creates it
+leads the run; after a chief that creates it, before it publishes the results, no host can take
+over.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of the run whose folder in the bucket this is. Every method may raise an error of
-    the cloud's library."""
+    """The terms of a run, in its folder in the bucket. Every method may raise an error of the
+    cloud's library."""
 
     bucket: BucketFolder
 
     def claim(self, number: int, claim: Claim) -> bool:
-        """Try to get a term; True also where this claim has it already. Of several hosts that try,
-        one gets it; False: another host has it."""
+        """Try to get a term; True also if this claim has it already. Of several hosts that try, one
+        gets it; False: another host has it."""
         key, data = self.bucket.uri.key(f"chief/{number}"), _packed(claim)
         if self.bucket.objects.create(key, data):
             return True
@@ -39,7 +40,8 @@ class Terms:
         return stored == data
 
     def close(self, term: Term) -> bool:
-        """Try to make a term the last one, by a claim of the next; False: another host has that."""
+        """Try to make a term the last one by claiming the next; False: another host has the
+        next."""
         return term.number >= LAST or self.claim(term.number + 1, claim_of(term))
 
     def is_over(self, term: Term) -> bool:
@@ -54,7 +56,7 @@ class Terms:
         return self._look(self.bucket.uri.key(f"chief/{number}")) is not None
 
     def chief(self, number: int) -> Claim | None:
-        """Who has a term; ValueError if that is damaged."""
+        """The claim of a term's host, or None; ValueError if it is damaged."""
         return self._read(f"chief/{number}", Claim)
 
     def beat(self, number: int) -> Beat | None:
@@ -62,7 +64,7 @@ class Terms:
         return self._read(f"beat/{number}", Beat)
 
     def write_beat(self, number: int, beat: Beat) -> None:
-        """Write a beat of a term that this host has."""
+        """Write a beat of this host's term."""
         key = self.bucket.uri.key(f"beat/{number}")
         self.bucket.objects.write(key, _packed(beat), short_lived=True)
 
@@ -77,8 +79,8 @@ class Terms:
 
 @dataclass
 class Watch:
-    """What a standby sees of the first term. Times are of CLOCK_BOOTTIME; `seen` and `read` begin
-    with the time of its start."""
+    """A standby's view of the first term. Times are of CLOCK_BOOTTIME; `seen` and `read` are first
+    the standby's start."""
 
     terms: Terms
     seen: float
@@ -97,12 +99,12 @@ class Watch:
             self.beat, self.seen, self.looks = beat, now, 0
 
     def facts(self, now: float) -> Standby:
-        """What the decision of a standby needs."""
+        """The input of the standby's decision."""
         return Standby(now, self.seen, self.read, self.looks, self.over, self.led)
 
 
 def claim_of(term: Term) -> Claim:
-    """The object of a term."""
+    """The content of a term's object."""
     return Claim(term.host, term.mark)
 
 

@@ -1,1 +1,1 @@
-"""The output of a run as logs, records, and the end of each rank."""
+"""Turns the output of a run into logs, records, and the end of each rank."""

@@ -1,6 +1,6 @@
-"""The last output of a rank on the chief, in two files: mpirun reads none in the second after the
-death of another rank, and a supervisor that dies none any more; what was printed then would be
-lost.
+"""Keeps the last output of each rank on the chief in two files. It would otherwise be lost: mpirun
+reads no output in the second after another rank's death, and nobody reads it after the supervisor's
+death.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from collections.abc import Sequence
 from .mpirun_output import NOT_TEXT, STAMP, STAMPS
 
 SIZE = 1 << 19  # bytes of a file
-NAME = "output-{rank}"  # in the run's folder, and with OLDER behind it
+NAME = "output-{rank}"  # in the run's folder; the older file has the suffix OLDER
 OLDER = ".1"
-READ = "output-read"  # for each rank, how many bytes of it are in the logs
-HEAD = b"%019d\n"  # a number of bytes: in a file of a rank, those that it had printed before
+READ = "output-read"  # for each rank, how many bytes of its output are in the logs
+HEAD = b"%019d\n"  # a number of bytes; at the start of a rank's file: those printed before
 
 
 class KeptOutput:
-    """Keeps the last output of a rank, as far as the disk has room."""
+    """Keeps the last output of a rank, if the disk has room."""
 
     def __init__(self, folder: str, rank: int) -> None:
         self.path = os.path.join(folder, NAME.format(rank=rank))
         self.count, self.begin, self.file = 0, 0, -1
 
     def add(self, data: bytes) -> None:
-        """Add what is sent to mpirun."""
+        """Add output that is sent to mpirun."""
         text = NOT_TEXT.sub(b"", data)
         try:
             if self.file < 0 or self.count - self.begin > SIZE:
                 self._begin()
             if text and os.write(self.file, text) != len(text):
                 raise OSError
-        except OSError:  # no room: what comes later begins another file
+        except OSError:  # no room: later output starts another file
             self._close()
         self.count += len(text)
 
@@ -53,33 +53,33 @@ class KeptOutput:
 
 
 class ReadMarks:
-    """Notes what the supervisor has read and written of each rank: whole lines."""
+    """Notes how much of each rank's output, in whole lines, the supervisor has read and written."""
 
     def __init__(self, folder: str, ranks: int) -> None:
         self.counts = [0] * ranks
         self.file = -1
-        with contextlib.suppress(OSError):  # no room: what it has read at its death is not known
+        with contextlib.suppress(OSError):  # no room: at its death this is not known
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             self.file = os.open(os.path.join(folder, READ), flags, 0o600)
             os.write(self.file, HEAD % 0 * ranks)
 
     def note(self, rank: int, count: int) -> None:
-        """The supervisor has read so many bytes of a rank."""
+        """Note that the supervisor has read so many bytes of a rank."""
         if 0 <= rank < len(self.counts) and count != self.counts[rank] and self.file >= 0:
             self.counts[rank] = count
             with contextlib.suppress(OSError):
                 os.pwrite(self.file, HEAD % count, rank * len(HEAD % 0))
 
     def close(self) -> None:
-        """Close the file, which stays."""
+        """Close the file; it is not removed."""
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
 
 
 def after(folder: str, rank: int, received: int, last: bytes) -> bytes:
-    """What a rank has printed after so many bytes, which end with `last`; b"" where the files lack
-    it."""
+    """The output of a rank after its first `received` bytes, which end with `last`; b"" if the
+    files lack it."""
     start, text = _kept(folder, rank)
     offset = received - start
     fits = 0 <= offset <= len(text) and last.endswith(text[max(0, offset - len(last)) : offset])
@@ -87,8 +87,8 @@ def after(folder: str, rank: int, received: int, last: bytes) -> bytes:
 
 
 def unread(folder: str, ranks: Sequence[int]) -> dict[int, bytes]:
-    """What each of these ranks has printed after what a supervisor has read, after the last time of
-    a line before it. {} where the files lack it."""
+    """{rank: its output after the part that a supervisor has read}; it starts with the time of the
+    last line before it. {} if the files lack it."""
     from ..base.regular_files import open_regular
 
     texts = {}
@@ -104,7 +104,7 @@ def unread(folder: str, ranks: Sequence[int]) -> dict[int, bytes]:
 
 
 def _kept(folder: str, rank: int) -> tuple[int, bytes]:
-    """The last output of a rank, and how many bytes it had printed before that."""
+    """The number of bytes that a rank had printed before its last output, and this output."""
     from ..base.regular_files import open_regular  # a rank loads this module, too
 
     path = os.path.join(folder, NAME.format(rank=rank))
@@ -119,6 +119,6 @@ def _kept(folder: str, rank: int) -> tuple[int, bytes]:
 
 
 def remove(folder: str) -> None:
-    """Remove what an earlier attempt has left."""
+    """Remove the files of an earlier attempt."""
     for path in glob.glob(os.path.join(glob.escape(folder), NAME.format(rank="*"))):
         os.remove(path)

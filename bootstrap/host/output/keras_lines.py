@@ -1,5 +1,5 @@
-"""The epochs of a script, from the lines that Keras itself prints: `Epoch 2/5`, then the last state
-of its progress bar, of Keras 2 and 3, with verbose=1 or 2.
+"""Finds the epochs of a script in the lines that Keras itself prints: `Epoch 2/5`, then the last
+state of the progress bar. Keras 2 and 3, verbose=1 or 2.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class KerasLines:
     """Reads the lines of one rank. A second `fit` continues the count of the epochs."""
 
     def __init__(self) -> None:
-        self.epoch: int | None = None  # the one in progress
+        self.epoch: int | None = None  # the epoch in progress
         self.total = 0
-        self.last = self.before = 0  # the last epoch of Keras; those of earlier calls of fit
+        self.last = self.before = 0  # the last epoch; epochs of earlier fits
 
     def feed(self, line: str) -> dict[str, float] | None:
-        """The figures of an epoch that ends with this line; None for another line."""
+        """The figures of the epoch that ends with this line; None for other lines."""
         text = COLOURS.sub("", line[:LINE])
         if begins := EPOCH.fullmatch(text.strip()):
             self._begin(int(begins[1]), int(begins[2]))
@@ -40,7 +40,7 @@ class KerasLines:
         if time := STEP_TIME.search(text):
             figures["step_s"] = int(time[1]) * UNITS[time[2]]
         number = self.before + self.epoch
-        self.last, self.epoch = self.epoch, None  # what follows is of evaluate() or predict()
+        self.last, self.epoch = self.epoch, None  # later lines are from evaluate() or predict()
         total = self.before + self.total
         return {**figures, "epoch": number, "epochs": total}
 

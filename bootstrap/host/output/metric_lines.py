@@ -1,8 +1,8 @@
 """Numbers in the output of a program, found by the patterns of --metric.
 
-Some patterns take years on some lines, and nothing in Python can interrupt a search. Therefore this
-program runs as a separate process, which the kernel ends after LIMIT seconds of one search. The
-supervisor never waits for it: lines that do not fit into the pipe are counted.
+Some patterns take years on some lines, and Python cannot interrupt a search. Therefore this program
+runs as a separate process, which the kernel ends when one search has taken LIMIT seconds. The
+supervisor never waits for it: it counts lines that do not fit into the pipe.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ..base import children, programs
 
 LIMIT = 1.0  # seconds of CPU time for one search
 LINE = 1000  # characters of a line that are searched
-STEP = re.compile(r"(?i)\b(?:global[ _])?step\b\W{1,3}(\d{1,12})\b")  # what a line says of its step
+STEP = re.compile(r"(?i)\b(?:global[ _])?step\b\W{1,3}(\d{1,12})\b")  # the step in a line
 GRACE = 15.0  # seconds for the last lines after the run's end
 Add = Callable[[dict[str, Any]], None]
 
 
 class MetricLines:
-    """The process that searches, seen from the supervisor; `add` gets its records."""
+    """The supervisor's side of the searching process; `add` gets its records."""
 
     def __init__(self, metrics: Sequence[Metric], add: Add) -> None:
         self.names = [metric.name for metric in metrics]
@@ -57,11 +57,11 @@ class MetricLines:
         self.reader.start()
 
     def feed(self, line: str, printed: float) -> None:
-        """Search a line, which was printed at this time; returns at once."""
+        """Search a line that was printed at this time; returns at once."""
         text = line[:LINE].replace("\n", " ").encode()[: 4 * LINE]
         try:
             os.write(self.pipe, b"%.6f %s\n" % (printed, text))
-        except OSError:  # it is too slow, or has ended
+        except OSError:  # the process is too slow, or has ended
             self.lost += 1
 
     def _read(self) -> None:
@@ -71,7 +71,7 @@ class MetricLines:
                 self.add(json.loads(line))
 
     def close(self) -> str:
-        """Search the last lines; returns what went wrong, or ""."""
+        """Search the last lines; returns an error, or ""."""
         assert self.process.stdin
         with contextlib.suppress(OSError):
             self.process.stdin.close()
@@ -120,7 +120,7 @@ def number(text: str | None) -> float | None:
 
 
 def main(descriptor: str) -> None:
-    """Search by the patterns of the first line; `descriptor`: of the memory with the number of
-    the pattern in use."""
+    """Search by the patterns in the first line; `descriptor`: of the memory that holds the number
+    of the pattern in use."""
     metrics = [decode(Metric, item) for item in json.loads(sys.stdin.buffer.readline())]
     find(metrics, mmap.mmap(int(descriptor), 1))

@@ -1,15 +1,15 @@
-"""Parses mpirun's output: the lines of each rank, which host is silent, and which rank or host
-failed first.
+"""Parses mpirun's output: the lines of each rank, silent hosts, and the first rank or host that
+failed.
 
 Open MPI 4.1 tags pieces of up to 4 kB, not lines, and a line may be interrupted by another rank's
 piece. In a piece with newlines it tags each line, and drops output beyond 8 kB. Open MPI 5 tags
-lines only, after its tag comes a blank, and 5.0.7 and 5.0.8 mix the ranks where a piece ends inside
-a line. Therefore ranks send frames of one length (`framed`), each with one newline, at its end:
-pieces of 4 kB have whole frames, each with its tag; what follows a frame without a tag is mpirun's
-own. In a frame, lines end with END. A rank also puts GUARD after each "]" that it prints: text that
-looks like the tag of another rank stays text. ALIVE, ENDED and STEPPED are not text: a rank's
-helper sends them (`Heartbeat` in rank.py). It also puts a time before all that it has read at once
-(`stamp`): mpirun may pass on a line much later than it was printed.
+only lines, with a blank after the tag, and 5.0.7 and 5.0.8 mix the ranks where a piece ends inside
+a line. Therefore ranks send frames of equal length (`framed`), each with one newline, at its end:
+pieces of 4 kB have whole frames, each with its tag; text after a frame that has no tag is from
+mpirun itself. In a frame, lines end with END. A rank also puts GUARD after each "]" of its output,
+so that text that looks like the tag of another rank stays text. ALIVE, ENDED and STEPPED are not
+text: a rank's helper sends them (`Heartbeat` in rank.py). Before each piece that it has read, the
+helper also puts a time (`stamp`): mpirun may forward a line long after it was printed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-# A blank belongs to the tag where a frame begins after it.
+# A blank belongs to the tag if a frame begins after it.
 TAG = re.compile(rb"\[[^\[\]\s]*,(\d+)\]<(?:stdout|stderr)>:(?: (?=\x1f))?")
-MPIRUN = -1  # the "rank" of what mpirun itself prints
+MPIRUN = -1  # the "rank" of mpirun's own output
 FRAME = 512  # bytes of a frame: GUARD, text, ALIVE until it is full, a newline
 END = b"\x1e"  # ASCII's record separator
 GUARD = b"\x1f"  # ASCII's unit separator
@@ -36,12 +36,12 @@ NOT_TEXT = re.compile(b"[" + GUARD + ALIVE + ENDED + STEPPED + b"\n]")
 LIBC = ctypes.CDLL(None)
 REMOVE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 LONGEST_TAG = 64
-LAST = 64  # bytes of a rank by which the place in its output is known again
+LAST = 64  # bytes of a rank's output that identify a place in it
 LONGEST_LINE = 65_536  # bytes; a longer unfinished line is passed on in parts
 
 
 def stamp() -> bytes:
-    """The time now, before output that was read now."""
+    """The present time, to be put before output that was read now."""
     return b"%s%d%s" % (STAMP, time.time_ns() // 1000, STAMP)
 
 
@@ -53,8 +53,9 @@ def framed(data: bytes) -> bytes:
 
 
 class MpirunFile:
-    """mpirun's stdout: a file in memory, without what was read already. Open MPI 5 ends without
-    writing what the reader of a pipe has not yet taken: 4 MB of 4.1 MB were lost."""
+    """mpirun's stdout: a file in memory, without the part that was already read. Not a pipe: Open
+    MPI 5 ends without writing output that a pipe's reader has not yet taken; 4 MB of 4.1 MB were
+    lost."""
 
     def __init__(self) -> None:
         self.descriptor, self.position = os.memfd_create("mpirun-output"), 0
@@ -81,13 +82,13 @@ class MpirunOutput:
         self.rank = 0
         self.unfinished: dict[int, bytes] = {}  # {rank: line without END so far}
         self.framed: set[int] = set()  # ranks that have sent a frame
-        self.active: set[int] = set()  # ranks that sent something
+        self.active: set[int] = set()  # ranks that have sent something
         self.ended: set[int] = set()  # ranks whose process has ended
         self.stepped: set[int] = set()  # ranks that have completed a step
         # {rank: when its last line was printed, by its host's clock, in seconds since 1970}
         self.printed: dict[int, float] = {}
         self.counts: dict[int, int] = {}  # {rank: bytes of text, with its times}
-        self.lasts: dict[int, bytes] = {}  # {rank: the last of these}
+        self.lasts: dict[int, bytes] = {}  # {rank: the last of these bytes}
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
         """Add output; yields the lines that are now complete."""
@@ -97,11 +98,11 @@ class MpirunOutput:
         yield from self._split(ready)
 
     def rest(self, rank: int, text: bytes) -> Iterator[tuple[int, bytes]]:
-        """Add what a rank has printed and mpirun has not passed on; as `feed`."""
+        """As `feed`, for output of a rank that mpirun has not forwarded."""
         yield from self._of_rank(rank, text)
 
     def drain(self) -> Iterator[tuple[int, bytes]]:
-        """Yield what is left of mpirun's output."""
+        """Yield the lines in mpirun's remaining output."""
         yield from self._split(self.raw)
         self.raw = b""
 
@@ -122,7 +123,7 @@ class MpirunOutput:
 
     def _split(self, ready: bytes) -> Iterator[tuple[int, bytes]]:
         text, *tagged = TAG.split(ready)
-        if text:  # else nothing came from the rank before the tag, and it may be silent
+        if text:  # otherwise the rank before the tag has sent nothing, and may be silent
             yield from self._lines(text)
         for rank, text in zip(tagged[::2], tagged[1::2], strict=True):
             self.rank = int(rank)
@@ -131,7 +132,7 @@ class MpirunOutput:
     def _lines(self, text: bytes) -> Iterator[tuple[int, bytes]]:
         if GUARD in text:
             self.framed.add(self.rank)
-        if self.rank not in self.framed:  # of mpirun, or of the shell that starts the rank
+        if self.rank not in self.framed:  # from mpirun, or from the shell that starts the rank
             yield from self._of_rank(self.rank, text.replace(b"\n", END))
             return
         frame, end, rest = text.partition(b"\n")
@@ -158,7 +159,7 @@ class MpirunOutput:
             yield rank, self._unstamped(rank, line)
 
     def _unstamped(self, rank: int, line: bytes) -> bytes:
-        """A line without its times, the last of which is noted."""
+        """A line without its times; notes the last of them."""
         if STAMP not in line:
             return line
         for text in filter(None, STAMPS.findall(line)):
@@ -170,21 +171,22 @@ class MpirunOutput:
         return {rank: STAMPS.sub(b"", text) for rank, text in self.unfinished.items()}
 
 
-# Seconds without a byte. With 40 busy processes on 2 cores the helper came at most 2 s late; a host
-# that swaps, or that its cloud moves, may be silent for longer. Ending a run that would have
-# continued costs all since its last checkpoint; waiting for one that hangs costs this minute.
+# Seconds without a byte. With 40 busy processes on 2 cores, the helper was at most 2 s late; a host
+# that swaps, or is migrated by its cloud, may be silent for longer. To end a run that would have
+# continued costs all steps since its last checkpoint; to wait for one that hangs costs this minute.
 SILENCE = 60.0
-START = 300.0  # seconds for the first one: mpirun logs in to all hosts before, and Python starts
-LONGEST_WAIT = 1.0  # seconds that one wait counts: the supervisor itself may have been stopped
+START = 300.0  # seconds for the first byte: mpirun first logs in to all hosts, and Python starts
+LONGEST_WAIT = 1.0  # seconds that one wait counts at most: the supervisor may have been stopped
 
 
 class Heartbeats:
     """Counts for each rank the seconds in which it was silent.
 
-    mpirun finds a host that the network lost by TCP keepalive. The kernel answers keepalives also
-    while its daemon is frozen, so mpirun never finds such a host. Therefore a helper beside each
-    rank sends a byte every few seconds, whatever the rank does; also while a debugger has stopped
-    it. If one of several ranks of a host is silent, its helper has died: nobody sees its output.
+    mpirun finds a host that the network lost by TCP keepalive. But the kernel answers keepalives
+    even while the daemon on a host is frozen: mpirun never finds such a host. Therefore a helper
+    beside each rank sends a byte every few seconds, whatever the rank does, even while a debugger
+    has stopped it. If only one of several ranks of a host is silent, its helper has died, and
+    nobody sees the rank's output.
     """
 
     def __init__(self, slots: Sequence[int]) -> None:
@@ -195,24 +197,24 @@ class Heartbeats:
         self.silent = dict.fromkeys(self.going, 0.0)
 
     def received(self, ranks: Iterable[int]) -> None:
-        """Output or a heartbeat of these ranks has come."""
+        """Note that output or a heartbeat of these ranks has arrived."""
         for rank in ranks:
             if 0 <= rank < len(self.hosts):
                 self.silent[rank] = 0.0
                 self.limits[rank] = SILENCE
 
     def ended(self, ranks: Iterable[int]) -> None:
-        """These ranks have ended, and may be silent."""
+        """Note that these ranks have ended, and may be silent."""
         self.going = self.going.difference(ranks)  # a new set: another thread reads the old one
 
     def waited(self, seconds: float) -> None:
-        """No output has come for this time, although it would have been read."""
+        """Count seconds in which output would have been read, but none arrived."""
         for rank in self.silent:
             self.silent[rank] += min(seconds, LONGEST_WAIT)
 
     def lost(self) -> int | None:
-        """The first host of which a rank has been silent for too long. The chief, 0, if all have:
-        they are reached through its mpirun."""
+        """The first host with a rank that has been silent for too long; the chief (0) if all ranks
+        have been: its mpirun reaches the others."""
         return min((self.hosts[rank] for rank in self.silent_ranks()), default=None)
 
     def silent_ranks(self) -> list[int]:
@@ -220,18 +222,18 @@ class Heartbeats:
         return [rank for rank in sorted(self.going) if self.silent[rank] >= self.limits[rank]]
 
     def silent_alone(self, host: int) -> int | None:
-        """The rank of a host that is silent while others of it are not."""
+        """The rank of a host that is silent while other ranks of the host are not."""
         silent = [rank for rank in self.silent_ranks() if self.hosts[rank] == host]
         all_here = [rank for rank in self.going if self.hosts[rank] == host]
         return silent[0] if silent and len(silent) < len(all_here) else None
 
     def limit(self, host: int) -> float:
-        """After how many seconds a rank of a host is silent for too long."""
+        """The seconds after which a rank of a host has been silent for too long."""
         return max(self.limits[rank] for rank, place in enumerate(self.hosts) if place == host)
 
 
-# What Open MPI 4.1 and 5.0 print about a failure (tests/cases/mpirun has full examples). A lost
-# daemon is known by its number: 5.0 has the host's own name, which the run does not know.
+# Messages of Open MPI 4.1 and 5.0 about a failure (full examples: tests/cases/mpirun). A lost
+# daemon is identified by its number: 5.0 prints the host's own name, which the run does not know.
 PATTERNS = {
     "signal": r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<code>\d+)",
     "exit": r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: (?P<code>\d+)",
@@ -246,7 +248,7 @@ LIMIT = 200_000  # characters of mpirun's messages that are searched
 class Verdict(NamedTuple):
     """The first failure: a rank (killed by a signal, or exited with a code), or a lost host.
 
-    `present` counts the hosts of the attempt from 0; `code` is None where mpirun does not say it.
+    `present` counts the hosts of the attempt from 0; `code` is None if mpirun does not print it.
     """
 
     kind: str
@@ -256,7 +258,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(messages: str) -> Verdict | None:
-    """Find the first failure in mpirun's messages; None if they name no rank and no host."""
+    """The first failure in mpirun's messages; None if they name no rank and no host."""
     text = " ".join(messages[:LIMIT].split()) + " "
     failures = [(m.start(), kind, m) for kind, p in PATTERNS.items() if (m := re.search(p, text))]
     if not failures:

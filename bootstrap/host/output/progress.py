@@ -1,7 +1,7 @@
-"""How long a run has made no progress, and after how long that is suspicious. Pure.
+"""How long a run has made no progress, and when that is suspicious. Pure.
 
 A step is evidence of progress: a record of the training, a value of --metric, a batch of Keras, a
-line with a loss or a progress bar. Until a run has shown one, every line that a rank prints counts,
+line with a loss or a progress bar. Until the first step, every line of a rank counts as progress,
 and the limit is much longer: the first step loads data, traces and compiles.
 """
 
@@ -18,15 +18,15 @@ STEP = re.compile(
 )
 STEP_RECORDS = ("progress", "epoch", "evaluation", "checkpoint", "metric")
 STEPS = 10  # median steps without a step
-LONGEST = 2  # times the longest time without one so far: an evaluation, a checkpoint
+LONGEST = 2  # times the longest time without a step so far: an evaluation, a checkpoint
 FIRST = 15  # times the shortest limit, before the first step
 REMEMBERED = 200  # intervals between two steps
-AT_MOST = 1.0  # seconds that one look counts: the supervisor itself may have been stopped
+AT_MOST = 1.0  # seconds that one look counts at most: the supervisor may have been stopped
 
 
 class Progress:
-    """The times of a run's steps. Its clock counts the seconds in which somebody has looked at it,
-    so that a supervisor that was suspended does not take its own absence for a stall."""
+    """The times of a run's steps. Its clock advances only by looks, so that a suspended supervisor
+    does not take its own absence for a stall."""
 
     def __init__(self) -> None:
         self.clock = 0.0
@@ -36,16 +36,16 @@ class Progress:
         self.longest = 0.0
         self.by_rank: dict[int, float] = {}
         self.intervals: deque[float] = deque(maxlen=REMEMBERED)
-        self.lock = threading.Lock()  # one thread reads the output of the ranks, another one looks
+        self.lock = threading.Lock()  # one thread reads the ranks' output, another one looks
 
     def look(self, now: float) -> None:
-        """Move the clock; `now` is monotonic."""
+        """Advance the clock; `now` is monotonic."""
         if self.looked is not None:
             self.clock += min(now - self.looked, AT_MOST)
         self.looked = now
 
     def step(self, ranks: Iterable[int]) -> None:
-        """These ranks have completed a step."""
+        """Note that these ranks have completed a step."""
         with self.lock:
             for rank in ranks:
                 if (before := self.by_rank.get(rank)) is not None:
@@ -56,7 +56,7 @@ class Progress:
                 self.stepped = self.clock
 
     def line(self) -> None:
-        """A rank has printed something."""
+        """Note that a rank has printed something."""
         self.printed = self.clock
 
     @property
@@ -65,10 +65,10 @@ class Progress:
         return self.clock - (self.printed if self.stepped is None else self.stepped)
 
     def limit(self, shortest: float) -> float:
-        """Seconds without progress that are suspicious; `shortest`: at least so many."""
+        """Seconds without progress that are suspicious, at least `shortest`."""
         if self.stepped is None:
             return FIRST * shortest
-        from statistics import median  # loaded only where it is needed, as it loads eight others
+        from statistics import median  # loaded on use: it loads eight other modules
 
         with self.lock:
             usual = median(self.intervals) if self.intervals else 0.0

@@ -1,4 +1,4 @@
-"""Reads the output of ranks and mpirun into logs, metrics and the data for result.json.
+"""Turns the output of ranks and mpirun into logs, metrics and the data for result.json.
 
 Secrets are redacted; a full disk loses lines but does not end the run.
 """
@@ -29,15 +29,15 @@ from .metric_lines import MetricLines
 from .mpirun_output import MPIRUN, Heartbeats, MpirunFile, MpirunOutput
 from .progress import STEP, STEP_RECORDS, Progress
 
-LOOK = 0.1  # seconds between two looks for output
-CARBON = 45.0  # seconds at least before each record of the carbon so far
+LOOK = 0.1  # seconds between two reads of output
+CARBON = 45.0  # seconds, at least, between two carbon records
 LATEST = 600.0  # seconds
 RECORD = b"@railhead "
-HEAD = 1000  # of mpirun's own lines are kept: the first ones have the cause
+HEAD = 1000  # lines of mpirun that are kept: the first ones have the cause
 LOG_LIMIT = 50_000_000  # bytes; then a rank's log is rotated, one older part is kept
-WAITING = 1 << 20  # bytes of lines that wait for a full disk; of more, the last
-TAIL, LONGEST_MESSAGE = 20, 60  # lines; of a log, and of the text of an exception
-# What Horovod and TensorFlow print, again and again, while ranks wait for each other.
+WAITING = 1 << 20  # bytes of lines that wait while the disk is full; the last ones are kept
+TAIL, LONGEST_MESSAGE = 20, 60  # lines of a log, and of an exception's text
+# Lines that Horovod and TensorFlow repeat while ranks wait for each other.
 STALLED = re.compile(
     rb"[Ss]tall|subset of ranks|remainder of ranks|Missing ranks|^\d+: \[|Collective ops is aborted"
 )
@@ -61,8 +61,8 @@ class WriteErrors:
 
 
 class LogFile:
-    """A log file of whole lines; over `limit` bytes it is rotated once. On a full disk, the last
-    lines wait until it has room."""
+    """A log file of whole lines; over `limit` bytes it is rotated once. While the disk is full, the
+    last lines wait."""
 
     def __init__(self, path: str, write_errors: WriteErrors, limit: float = float("inf")) -> None:
         self.path, self.write_errors, self.limit = path, write_errors, limit
@@ -86,7 +86,7 @@ class LogFile:
             self._write_waiting()
 
     def flush(self) -> None:
-        """Write what waits, if the disk has room now."""
+        """Write the waiting lines, if the disk has room now."""
         with self.lock:
             self._write_waiting()
 
@@ -107,8 +107,8 @@ class LogFile:
                 self.waiting_bytes -= len(self.waiting.popleft())
 
     def lines(self) -> list[str]:
-        """The last lines, each in its final state on a terminal. The exception of a traceback comes
-        before them if its text is longer."""
+        """The last lines, each as a terminal finally shows it. The exception of a traceback comes
+        first if it is not among them."""
         lines = [shown(line) for line in self.tail]
         exception, last = exception_in(lines), lines[-TAIL:]
         return last if not exception or exception in last else [exception, "...", *last]
@@ -132,12 +132,12 @@ class LogFile:
         self.file = io.FileIO(self.path, "a+")
         self.size = os.fstat(self.file.fileno()).st_size
         if self.size and os.pread(self.file.fileno(), 1, self.size - 1) != b"\n":
-            self.size += self.file.write(b"\n")  # after a line that a crash has cut
+            self.size += self.file.write(b"\n")  # ends a line that a crash has cut
 
 
 def exception_in(lines: Sequence[str]) -> str:
-    """The first line about the exception of the last traceback: the first one without a space,
-    with the next one if its text begins there; "" if there is none."""
+    """The line with the exception of the last traceback: the first line after it without
+    indentation, with the next line if the text starts there; "" if there is none."""
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent")]
     after = [line for line in lines[starts[-1] + 1 :] if line.strip()] if starts else []
     first = next((i for i, line in enumerate(after) if not line[0].isspace()), len(after))
@@ -146,7 +146,7 @@ def exception_in(lines: Sequence[str]) -> str:
 
 
 def shown(text: bytes) -> str:
-    """A line's final state on a terminal: a progress bar moves back and rewrites it."""
+    """A line as a terminal finally shows it: a progress bar moves back and rewrites it."""
     states = [state for state in re.split(rb"[\r\b]+", text) if state.strip()]
     return states[-1].decode(errors="replace").rstrip() if states else ""
 
@@ -165,7 +165,8 @@ class Secrets:
 
 
 def pieces_of(values: Iterable[str]) -> Iterable[str]:
-    """The parts of secrets that may appear in one line: the value or its lines, also as JSON."""
+    """The parts of secrets that may appear in one line: the value, or each of its lines, also as
+    JSON."""
     for value in values:
         lines = [line.strip() for line in value.splitlines()]
         long_lines = [line for line in lines if len(line) >= SHORTEST] if len(lines) > 1 else lines
@@ -177,7 +178,7 @@ def pieces_of(values: Iterable[str]) -> Iterable[str]:
 
 
 def is_start(before: bytes) -> bool:
-    """Whether text after `before` starts a line; a progress bar before it ends with a return."""
+    """Whether text after `before` starts a line. (A progress bar ends with a carriage return.)"""
     return not before or before.endswith(b"\r")
 
 
@@ -193,8 +194,8 @@ class RunOutput:
         numbers: Mapping[str, int] | None = None,
         energy: dict[tuple[str, float], HostEnergy] | None = None,
     ) -> None:
-        """`numbers`: of the values that each --metric has from earlier attempts. `energy`: the last
-        measurement by host and its beginning, of all attempts; it is changed."""
+        """`numbers`: how many values each --metric has from earlier attempts. `energy`: {(host,
+        start of measurement): the last one}, of all attempts; it is updated."""
         self.folder, self.run, self.write_errors = folder, run, write_errors
         self.secrets = Secrets(secrets)
         self.metrics = LogFile(f"{folder}/results/metrics.jsonl", write_errors)
@@ -205,23 +206,23 @@ class RunOutput:
         self.mpirun: list[str] = []
         self.failed: dict[int, int] = {}  # {rank: exit code}, in the order in which they failed
         self.finished: set[int] = set()  # ranks that have reported the exit code 0
-        self.chief_ended: float | None = None  # when the chief of others ended with 0, monotonic
+        self.chief_ended: float | None = None  # when the chief rank ended with 0, monotonic
         self.chief_gone: float | None = None  # when its process was no longer there, monotonic
         self.evaluation: Reported | None = None
         self.last_metrics: dict[str, float] = {}  # the last value of each --metric
         self.stepped = False  # whether a step is known to be complete
-        self.step: int | None = None  # the last one that a record has
-        self.first_step: float | None = None  # when the first one came, monotonic
+        self.step: int | None = None  # the last step in a record
+        self.first_step: float | None = None  # when the first step was seen, monotonic
         self.numbers = dict(numbers or {})
         self.energy = {} if energy is None else energy
         self.carbon_added = time.monotonic()
         self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
-        self.has_ended = False  # whether all that mpirun has passed on is read
+        self.has_ended = False  # whether all of mpirun's output was read
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.progress = Progress()
-        self.ahead: dict[int, float] = {}  # {host: least seconds from its clock to ours}
+        self.ahead: dict[int, float] = {}  # {host: smallest delay by both clocks, in seconds}
         self.latest = LATEST  # seconds at most between a line and its arrival here
-        self.line_time = 0.0  # when the line was printed that is handled now
+        self.line_time = 0.0  # when the current line was printed
         self.broken: BaseException | None = None
         self.metric_lines = MetricLines(run.metrics, self.add_metric) if run.metrics else None
         self.metric_rank = next(filter(self.is_chief, range(run.size)), 0)
@@ -250,13 +251,14 @@ class RunOutput:
             self.broken = error
 
     def add_lines(self, lines: Iterable[tuple[int, bytes]]) -> None:
-        """Handle lines, while the splitter finds them."""
+        """Handle lines, as the splitter finds them."""
         for rank, line in lines:
             self.add_line(rank, self.secrets.redact(line), self.splitter.printed.get(rank))
 
     def read_kept(self) -> None:
-        """Read what ranks of this host have printed and mpirun has not passed on, when they have
-        ended. Who failed is known from what it did pass on: these may have failed after that."""
+        """Read, after the end of the ranks on this host, output that mpirun has not forwarded. It
+        does not show who failed first: these ranks may have failed later than those in mpirun's
+        output."""
         self.has_ended, splitter = True, self.splitter
         for rank in range(self.run.size):
             if not self.run.host_of(rank):
@@ -265,11 +267,11 @@ class RunOutput:
         self.add_lines(splitter.close())
 
     def next_output(self, process: subprocess.Popen[bytes], splitter: MpirunOutput) -> bytes:
-        """The next output, b"" after the last; only the time of waiting for it counts as silence of
-        the hosts. While there is none, the unfinished lines are as the last output left them."""
+        """The next output, b"" after the last. Only the time of waiting for output counts as
+        silence of the hosts. During the wait, unfinished lines are noted."""
         noted = time.monotonic()
         while True:
-            has_ended = process.returncode is not None  # before the last look for output
+            has_ended = process.returncode is not None  # before the last read
             if (data := self.source.read()) or has_ended:
                 return data
             begun = time.monotonic()
@@ -280,13 +282,13 @@ class RunOutput:
                 self.note_unfinished(splitter)
 
     def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
-        """Read mpirun's own messages from its stderr, which has nothing else."""
+        """Read mpirun's own messages from its stderr, which has no other output."""
         assert process.stderr
         for line in process.stderr:
             self.add_line(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
 
     def note_unfinished(self, splitter: MpirunOutput) -> None:
-        """Note the unfinished lines; one that has changed is progress, as a finished one."""
+        """Note the unfinished lines; a changed one counts as progress, as a finished line does."""
         lines = self.unfinished_lines(splitter)
         for rank, line in lines.items():
             if line and line != self.unfinished.get(rank):
@@ -294,14 +296,15 @@ class RunOutput:
         self.unfinished = lines
 
     def unfinished_lines(self, splitter: MpirunOutput) -> dict[str, str]:
-        """{rank: unfinished line}, as of progress bars, which end the line only when complete."""
+        """{rank: unfinished line}: progress bars, for example, end their line only when
+        complete."""
         return {
             str(r): shown(self.secrets.redact(x)) for r, x in splitter.unfinished_lines().items()
         }
 
     def time_of(self, rank: int, printed: float | None) -> float:
-        """When a line was printed, by the clock of the chief, which has the checkpoints. Another
-        host's clock is ahead by no more than the quickest of its lines seems to have taken."""
+        """When a line was printed, by the clock of the chief, which has the checkpoints. The clock
+        of another host is corrected by the smallest delay that any of its lines had."""
         now = time.time()
         if printed is None or not 0 <= rank < self.run.size:
             return now
@@ -311,8 +314,8 @@ class RunOutput:
         return min(max(printed, now - self.latest), now)
 
     def add_line(self, rank: int, line: bytes, printed: float | None = None) -> None:
-        """Handle one line: a record, a line of a rank's log, or a message of mpirun. `printed`: the
-        time at which it was, by the clock of the rank's host."""
+        """Handle one line: a record, a line of a rank's log, or a message of mpirun. `printed`: its
+        time, by the clock of the rank's host."""
         before, mark, record = line.partition(RECORD)
         rank = rank if rank in self.logs else MPIRUN
         self.line_time = self.time_of(rank, printed)
@@ -331,7 +334,7 @@ class RunOutput:
             self.search(shown(line))
 
     def search(self, line: str) -> None:
-        """Search a line for numbers."""
+        """Search a line for values of --metric and for epochs of Keras."""
         if self.metric_lines:
             self.metric_lines.feed(line, self.line_time)
         if epoch := self.keras_lines.feed(line) if self.keras_lines else None:
@@ -340,15 +343,14 @@ class RunOutput:
             self.metrics.add(json.dumps({**record, "time": self.line_time, **epoch}).encode())
 
     def note_first_step(self) -> None:
-        """A script that writes no records yet has completed its first step: a record for the
-        timeline."""
+        """Note that a script has completed its first step: a record for the timeline."""
         if self.first_step is None and isinstance(self.run.program, Script):
             self.first_step = time.monotonic()
             record = {"kind": "first_step", "rank": 0, "host": self.host_of(0)}
             self.metrics.add(json.dumps({**record, "time": time.time()}).encode())
 
     def note_step(self, step: Any) -> None:
-        """A step is complete; `step` is its number in a record, if it has one."""
+        """Note that a step is complete; `step`: its number in a record, if there is one."""
         self.stepped = True
         self.first_step = self.first_step or time.monotonic()
         if isinstance(step, int):
@@ -366,8 +368,8 @@ class RunOutput:
         self.metrics.add(json.dumps(record).encode())
 
     def end_attempt(self, text: str, since: float | None) -> None:
-        """Add a last line of ours to the log of each rank, and close all files. Records that are
-        later than `since` are repeated by the next attempt."""
+        """Add our last line to the log of each rank, and close all files. The next attempt repeats
+        the records that are later than `since`."""
         if since is not None:
             record = {"kind": "start", "since": since, "rank": 0, "host": self.host_of(0)}
             self.metrics.add(json.dumps({**record, "time": time.time()}).encode())
@@ -383,7 +385,7 @@ class RunOutput:
         self.source.close()
 
     def add_metric(self, record: dict[str, Any]) -> None:
-        """Store a record that was found by a pattern."""
+        """Store a record that a pattern of --metric has found."""
         rank = self.metric_rank
         self.last_metrics[record["name"]] = record["value"]
         self.note_step(None)
@@ -393,7 +395,7 @@ class RunOutput:
         self.metrics.add(json.dumps(record).encode())
 
     def close_metrics(self) -> str:
-        """Search the last lines, and write those that wait; returns what went wrong, or ""."""
+        """Search the last lines, and write the waiting ones; returns an error, or ""."""
         trouble = self.metric_lines.close() if self.metric_lines else ""
         for log in (self.metrics, *self.logs.values()):
             log.flush()
@@ -442,7 +444,8 @@ class RunOutput:
         return True
 
     def add_carbon(self, host: str) -> None:
-        """Store what all hosts have used so far, when the first one has measured."""
+        """Store the energy that all hosts have used so far, whenever the first host has
+        measured."""
         now = time.monotonic()
         if host != self.run.hosts[0].name or now - self.carbon_added < CARBON:
             return
@@ -462,7 +465,7 @@ class RunOutput:
             self.chief_ended = time.monotonic()
 
     def is_chief(self, rank: int) -> bool:
-        """Whether a rank coordinates others, which end when it has ended."""
+        """Whether a rank is the chief, which coordinates the others; they end when it has ended."""
         return self.run.role_of(rank) == "chief"
 
     def open_log(self, rank: int) -> LogFile:

@@ -1,4 +1,4 @@
-"""What a run has recorded so far, in metrics.jsonl."""
+"""Reads the records of a run so far, in metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ METRICS = "metrics.jsonl"  # in results/
 
 
 def metric_numbers(folder: str, since: float) -> dict[str, int]:
-    """How many values each --metric of a script has until then."""
+    """How many values each --metric of a script has until `since`."""
     numbers: dict[str, int] = {}
     for record in _records(folder):
         with contextlib.suppress(KeyError, TypeError):
@@ -22,7 +22,7 @@ def metric_numbers(folder: str, since: float) -> dict[str, int]:
 
 
 def last_step(folder: str) -> int | None:
-    """The last step that a record has; None without one."""
+    """The last step in a record; None if there is none."""
     steps = [record.get("step") for record in _records(folder)]
     return max((step for step in steps if isinstance(step, int)), default=None)
 

@@ -1,4 +1,4 @@
-"""What ranks of the chief had printed when their supervisor died, which no log and no record has.
+"""Recovers output of the chief's ranks that was in no log and no record when their supervisor died.
 
 output.unread FOLDER   of a run without a supervisor and without processes
 """
@@ -19,8 +19,8 @@ FOR_EVER = float("inf")
 
 
 def main(folder: str) -> None:
-    """Add it to the logs and records, once. A run with secrets has lost their values with its
-    supervisor: its lines are not written."""
+    """Add it to the logs and records, once; not for a run with secrets, whose values were lost with
+    the supervisor, so they cannot be redacted."""
     run = json_file.read(os.path.join(folder, "run.json"), RunDocument)
     with try_lock(folder, is_folder=True) as mine:
         here = [rank for rank in range(run.size) if not run.host_of(rank)]

@@ -18,7 +18,7 @@ COUNT: dict[str, Callable[[Any], int]] = {
 
 
 def main(name: str) -> None:
-    """Print the number of GPUs; importing the framework fails where it does not work."""
+    """Print the number of GPUs; the import fails if the framework does not work."""
     framework: Any = importlib.import_module(name)
     print(json.dumps({"gpus": COUNT[name](framework), "devices": []}))
 

@@ -4,7 +4,7 @@ mpirun -np N PYTHON gpu_probe.py gpu|cpu   -> one line `@check {...}` for each c
 
 It ends after the first failed check: the other ranks would wait for the failed one.
 
-With `cpu` it does the same without GPUs; the tests of this program use that.
+With `cpu` it does the same without GPUs, for the tests of this program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run by `fab health` on one host: which GPUs TensorFlow sees, and how fast each device multiplies.
+"""`fab health` on one host: which GPUs TensorFlow sees, and how fast each device multiplies.
 
 Runs in the host's runtime; prints one JSON line. With the argument `count` it only counts GPUs.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-WIDTH = {"CPU": 1024, "GPU": 8192}  # rows and columns: 2 and 1100 thousand million operations
+WIDTH = {"CPU": 1024, "GPU": 8192}  # rows and columns: 2 and 1,100 GFLOP
 ROUNDS, SECONDS = 10, 0.5  # minimum for each device
 
 
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def multiply(name: str) -> dict[str, Any]:
-    """The best time of a matrix product on a device, and whether the result is right."""
+    """The best time of a matrix product on a device, and whether the result is correct."""
     width = WIDTH[name[:3]]
     with tf.device(f"/{name}"):
         ones = tf.ones((width, width))

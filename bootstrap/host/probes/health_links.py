@@ -1,8 +1,8 @@
 """A run that `fab health` starts: an all-reduce over all ranks, then over each pair of ranks.
 
 Its one argument is the pairs, [[0, 1], [0, 2]]. Rank 0 writes health.json to the run's results.
-Other pairs wait while one is measured: Horovod's cycles are common to all ranks, so pairs that
-reduce at the same time would affect each other's time.
+Pairs are measured one at a time: all ranks share Horovod's cycles, so simultaneous pairs would
+affect each other's times.
 """
 
 from __future__ import annotations

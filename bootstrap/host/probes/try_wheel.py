@@ -2,7 +2,7 @@
 
 mpirun -np 2 PYTHON try_wheel.py mpi [nccl]   -> one line; exit 1 with what is wrong
 
-The ranks meet on the CPU, whatever the host has: what GPUs do is tried by `make gpu-check`.
+The ranks communicate on the CPU, whatever the host has: `make gpu-check` tests GPUs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def main(*required: str) -> None:
-    """Exits with what is wrong; rank 0 says what was seen."""
+    """Run all tests; exits with the error. Rank 0 prints the parts of the wheel."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import horovod.tensorflow as hvd
@@ -39,7 +39,7 @@ def parts(hvd: Any) -> list[str]:
 
 
 def reduce(hvd: Any) -> None:
-    """One number and many at once, over both ranks."""
+    """Reduce one number, and many at once, over both ranks."""
     import tensorflow as tf
 
     numbers = [tf.fill([size], float(hvd.rank() + 1)) for size in (1, 100, 10_000)]
@@ -52,7 +52,8 @@ def reduce(hvd: Any) -> None:
 
 
 def exchange(hvd: Any) -> None:
-    """Each rank's own number, gathered and exchanged; one that rank 1 has; ranks that end early."""
+    """Gather and exchange each rank's number; broadcast from rank 1; join of ranks that end
+    early."""
     import tensorflow as tf
 
     rank = hvd.rank()
@@ -67,7 +68,7 @@ def exchange(hvd: Any) -> None:
     for operation, (answer, expected) in answers.items():
         if answer.numpy().tolist() != expected:
             sys.exit(f"the numbers {operation} were {answer.numpy().tolist()}, not {expected}")
-    if hvd.nccl_built():  # its ranks join on GPUs only
+    if hvd.nccl_built():  # ranks then join on GPUs only
         return
     if rank == 0:
         hvd.allreduce(tf.ones(3), op=hvd.Sum)  # rank 1 has joined
@@ -76,7 +77,7 @@ def exchange(hvd: Any) -> None:
 
 
 def learn(hvd: Any) -> None:
-    """Two steps of a training, in a function of TensorFlow: the weights are equal on both ranks."""
+    """Train two steps in a tf.function: the weights must be equal on both ranks."""
     import tensorflow as tf
 
     weights = tf.Variable([float(hvd.rank()), 1.0])

@@ -1,1 +1,1 @@
-"""What all programs of a run know of it: its files, processes, lease, limits and rights."""
+"""The state of a run that all of its programs share: files, processes, lease, limits and rights."""

@@ -1,8 +1,8 @@
-"""The files of a checkpoint folder that are complete, and the manifest of their upload.
+"""The complete files of a checkpoint folder, and the objects of their upload.
 
 A folder `step-*` with manifest.json and state.npz is one checkpoint of the built-in training:
-complete, and never changed again. All other files belong to the program; names that begin with a
-dot are incomplete files.
+complete, and never changed again. All other files belong to the program; a name that begins with a
+dot is an incomplete file.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from railhead.documents.runs.manifest import fault
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
-OF_TRAINING = ("state.npz", MANIFEST)  # what a checkpoint of the built-in training has
+OF_TRAINING = ("state.npz", MANIFEST)  # the files of a checkpoint of the built-in training
 STEP = re.compile(r"step-\d{8,}")
-FILES = 10_000  # of one checkpoint folder: the newest ones
+FILES = 10_000  # of one checkpoint folder: the newest
 
 Stamp = tuple[int, int]  # bytes, and the time of the last change in nanoseconds
 
 
 def complete_files(folder: str) -> dict[str, Stamp]:
-    """The regular files below `folder` that may be copied: {path: (bytes, mtime in ns)}, sorted. Of
-    more than FILES the newest: a program continues from those."""
+    """The regular files below `folder` that may be copied: {path: (bytes, mtime in ns)}, sorted. If
+    there are more than FILES, the newest: a program continues from those."""
     stamps = {path: (status.st_size, status.st_mtime_ns) for path, status in walk(folder, "")}
     newest_first = sorted(complete(stamps), key=lambda path: stamps[path][1], reverse=True)
     return {path: stamps[path] for path in sorted(newest_first[:FILES])}
 
 
 def complete(paths: Collection[str]) -> list[str]:
-    """The paths without names that begin with a dot or that no document of the files may have, and
-    without `step-*` folders that have no manifest, or such a name; in the order given."""
+    """The paths, in their order, without names that begin with a dot or that manifests forbid, and
+    without `step-*` folders that have no manifest, or a forbidden name."""
     known = set(paths)
     faulty = {path.partition("/")[0] for path in paths if fault(path)}
 
@@ -73,14 +73,14 @@ def object_of(number: int) -> str:
 
 
 def first_object(term: int) -> int:
-    """The first number of the objects that a host uploads in this term of the run's lease: one that
-    lost the lease during an upload does not write into an object of a later term."""
+    """The first object number of uploads in this term of the run's lease: a host that loses the
+    lease during an upload must not write an object of a later term."""
     return (term - 1) * 2 * FILES
 
 
 def is_fixed(path: str) -> bool:
-    """Whether a file belongs to a checkpoint of the built-in training, whose files never change. A
-    program may have folders `step-*` of its own."""
+    """Whether a file belongs to a checkpoint of the built-in training, so that it never changes. A
+    program may have its own `step-*` folders."""
     top, _, name = path.partition("/")
     return name in OF_TRAINING and bool(STEP.fullmatch(top))
 

@@ -3,7 +3,7 @@
 run.closing outputs|hashes FOLDER   -> JSON lines
 
 A read from a dead network mount never returns, and a Python thread cannot be killed. The machines
-must stop anyway, so the supervisor reads no such file itself.
+must stop anyway, so the supervisor does not read these files itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HASHING = 1800.0
 
 @dataclass(frozen=True)
 class Found:
-    """The paths of the files that are hashed, and what is not."""
+    """The paths of the files that are hashed, and the skipped files."""
 
     paths: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -36,14 +36,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Hashed:
-    """One of these files; None if it was removed in the meantime."""
+    """The entry of one of these files; None if it was removed meanwhile."""
 
     path: str
     entry: Entry | None
 
 
 def outputs(folder: str) -> tuple[Outputs, str]:
-    """The files that the run wrote; and the error, or ""."""
+    """The files that the run wrote, and the error, or ""."""
     lines, why = run_bounded("outputs", folder, LISTING)
     if lines and not why:
         return decode(Outputs, lines[0]), ""
@@ -51,7 +51,7 @@ def outputs(folder: str) -> tuple[Outputs, str]:
 
 
 def whole_manifest(folder: str) -> tuple[Manifest, str]:
-    """The manifest of a run's folder; and why it is incomplete, or "".
+    """The manifest of a run's folder, and why it is incomplete, or "".
 
     A file that was not read in time is listed in `skipped`.
     """
@@ -68,7 +68,7 @@ def whole_manifest(folder: str) -> tuple[Manifest, str]:
 
 
 def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
-    """Run this program as a process; its complete JSON lines, and the error if it failed, or ""."""
+    """Run this program as a process; returns its complete JSON lines, and the error, or ""."""
     try:
         ended = bounded.run(programs.command(programs.CLOSING, task, folder), seconds)
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Keeps the cluster's private key in memory during a run: ranks, and whoever reaches their ports,
-can read every file of the run's user.
+"""Keeps the cluster's private key in memory during a run, because ranks, and anyone who reaches
+their ports, can read every file of the run's user.
 
 run.cluster_key FOLDER   beside the supervisor or the standby: gives the key to an ssh-agent, after
 a byte on its stdin removes its file, and writes it again when its stdin ends, or at SIGTERM. `held`
@@ -29,12 +29,12 @@ PR_SET_DUMPABLE = 4
 
 
 class Keeper:
-    """The program for the key of this host, from here. It ends with this process, or with what this
-    process execs."""
+    """The process that holds this host's key, seen from its parent. It ends with the parent, also
+    after an exec."""
 
     def __init__(self) -> None:
         theirs, self.ours = os.pipe()
-        os.set_inheritable(self.ours, True)  # over exec; subprocess closes it in all other programs
+        os.set_inheritable(self.ours, True)  # for an exec; subprocess closes it in other programs
         argv, pipe = programs.command(programs.CLUSTER_KEY, FOLDER), subprocess.PIPE
         self.process = subprocess.Popen(
             argv, stdin=theirs, stdout=pipe, env=unmarked(), cwd="/", start_new_session=True
@@ -42,12 +42,12 @@ class Keeper:
         os.close(theirs)
 
     def take(self) -> None:
-        """Let it remove the file of the key."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended, without an ssh-agent
+        """Let the process remove the key's file."""
+        with contextlib.suppress(BrokenPipeError):  # the process has ended: no ssh-agent
             os.write(self.ours, b"\n")
 
     def wait(self) -> None:
-        """Wait until ssh, if it is started here, has the key from the agent."""
+        """Wait until the agent has the key, for ssh commands that this process starts."""
         assert self.process.stdout
         with self.process.stdout as answer:
             if path := answer.readline().decode().strip():
@@ -57,14 +57,14 @@ class Keeper:
 
 
 def prepare() -> Keeper | None:
-    """Start the program for the key, if this host has it in its file, which stays until `hold`."""
+    """Start the process for the key, if this host has the key's file, which stays until `hold`."""
     is_here = SOCKET not in os.environ and os.path.exists(os.path.join(FOLDER, "key"))
     return Keeper() if is_here else None
 
 
 def hold(prepared: Keeper | None = None) -> Callable[[], None]:
-    """Take the key from its file into memory, if this host has it. Without ssh-agent its file
-    stays. The result waits until ssh, if it is started here, has the key from the agent."""
+    """Move the key from its file into memory, if this host has it. Without ssh-agent, the file
+    stays. The returned function waits until the agent has the key."""
     keeper = prepared or prepare()
     if keeper is None:
         return use_agent_of_others
@@ -73,14 +73,15 @@ def hold(prepared: Keeper | None = None) -> Callable[[], None]:
 
 
 def use_agent_of_others() -> None:
-    """Use the agent of a run that is ending: it stops machines, or was the standby before."""
+    """Use an existing agent: of a run that is ending and stops machines, or of this standby
+    before."""
     with contextlib.suppress(OSError, IndexError), open(os.path.join(FOLDER, "held")) as file:
         os.environ.setdefault(SOCKET, file.read().split()[1])
 
 
 def main(folder: str) -> None:
-    """Hold the key in this folder."""
-    LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # only root can read its memory
+    """Hold the key of this folder."""
+    LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # only root can read this process's memory
     set_name(PROCESS_NAME)
     path, held = os.path.join(folder, "key"), os.path.join(folder, "held")
     with open(path, "rb") as file:
@@ -105,7 +106,7 @@ def main(folder: str) -> None:
 
 @contextlib.contextmanager
 def agent_with(key: bytes, path: str) -> Iterator[None]:
-    """An ssh-agent that has this key, at this socket.
+    """Within the block, an ssh-agent at this socket has the key.
 
     Raises:
         OSError, subprocess.SubprocessError: there is none, or it does not take the key.
@@ -129,7 +130,7 @@ def agent_with(key: bytes, path: str) -> Iterator[None]:
 
 
 def listens(path: str) -> bool:
-    """Whether an agent accepts connections: its socket is there a moment before."""
+    """Whether an agent accepts connections: its socket exists a moment earlier."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
         return True
@@ -137,7 +138,7 @@ def listens(path: str) -> bool:
 
 
 def is_still(path: str, key: bytes) -> bool:
-    """Whether this file still has the key: another run may have taken it meanwhile."""
+    """Whether this file still has the key: another run may have taken the key meanwhile."""
     try:
         with open(path, "rb") as file:
             return file.read() == key
@@ -147,7 +148,7 @@ def is_still(path: str, key: bytes) -> bool:
 
 @contextlib.contextmanager
 def noted(held: str, door: str) -> Iterator[None]:
-    """`held` says who has the key."""
+    """Within the block, `held` says which process has the key."""
     try:
         with open(held, "w") as note:
             note.write(f"{os.getpid()} {door}\n")
@@ -159,7 +160,7 @@ def noted(held: str, door: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def removed(path: str, key: bytes) -> Iterator[None]:
-    """Write the key's file again at the end, before the agent ends; not if there is one, perhaps
+    """Write the key's file again at the end, before the agent ends; unless a file exists, perhaps
     with another key."""
     try:
         yield
@@ -169,7 +170,7 @@ def removed(path: str, key: bytes) -> Iterator[None]:
 
 
 def give_back(path: str, key: bytes) -> None:
-    """Write the key's file, unless there is one."""
+    """Write the key's file, unless it exists."""
     partial = f"{path}.part"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -1,5 +1,5 @@
-"""Tests whether a controller (`fab train`, `fab attach`) is connected: a file has the pids of their
-agents, one in a line.
+"""Tests whether a controller (`fab train`, `fab attach`) is connected. A file has the pids of the
+controllers' agents, one per line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ AGENT = b"'agent'"  # in the command line of each agent: session.py starts it wi
 
 
 def is_connected(file: str) -> bool:
-    """Whether an agent whose pid is in `file` still runs; if so, touch the file."""
+    """Whether an agent whose pid is in `file` still runs; touches the file if so."""
     with contextlib.suppress(OSError, ValueError), open(file) as pids:
         if any(_is_agent(int(pid)) for pid in pids):
             os.utime(file)

@@ -1,8 +1,8 @@
-"""Ends all processes of a run on this host; prints the pids that are left.
+"""Ends all processes of a run on this host; prints the pids that remain.
 
 A process belongs to a run if it has RAILHEAD_RUN and RAILHEAD_HOME in its environment.
 Children inherit both, including those unknown to mpirun (a data loader, a background job).
-A child with an emptied environment is known by its working directory, in a folder of the run.
+A child with an emptied environment is recognised by its working directory, in a folder of the run.
 Endpoints have RAILHEAD_ENDPOINT in place of RAILHEAD_RUN.
 run.end_processes ID|all [VARIABLE [KEPT]]   -> one JSON line {"ended": 3, "left": []}
 """
@@ -32,13 +32,13 @@ GRACE = 2.0  # seconds between TERM and KILL, and after KILL
 REPLY = 20.0  # seconds for the reply of another host
 TEMPORARY = ("memory", "tmp")  # links in a run's folder; agent/temporary.py makes them
 FINISHING = "railhead-finish"  # name of a supervisor that hashes results, then stops machines
-SPARE = "railhead-spare"  # name of a process that outlives an attempt, for the next one
+SPARE = "railhead-spare"  # name of a process that an attempt leaves for the next one
 T = TypeVar("T")
 
 
 def processes(run_id: str, variable: str = OF_RUNS, kept: str = "") -> list[int]:
-    """Pids of the run's processes on this host, without this process and those of the name `kept`;
-    "all" means any run."""
+    """Pids of the run's processes on this host, without this process and processes with the name
+    `kept`; "all" means any run."""
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     runs = {pid: run_of(pid, variable, kept) for pid in numbers if pid != os.getpid()}
     return [pid for pid, run in runs.items() if run and run_id in (run, "all")]
@@ -50,7 +50,7 @@ def run_of(pid: int, variable: str, kept: str = "") -> str:
     A supervisor whose run has ended is not counted: it ends by itself after a bounded time.
     """
     with contextlib.suppress(OSError):
-        if owner(pid) != os.geteuid():  # root can read the variables of all, who set what they like
+        if owner(pid) != os.geteuid():  # root can read any user's variables, which prove nothing
             return ""
         if name_of(pid) in {FINISHING, kept or FINISHING}:
             return ""
@@ -66,8 +66,8 @@ def name_of(pid: int) -> str:
 
 
 def owner(pid: int) -> int:
-    """The user of a process; OSError if it has ended. The owner of its folder in /proc is root
-    where the process cannot be looked into."""
+    """The user of a process; OSError if it has ended. Not the owner of its folder in /proc, which
+    may be root."""
     status = read(pid, "status")
     return int(status.partition(b"\nUid:")[2].split()[0])
 
@@ -91,7 +91,7 @@ def marked_run(pid: int, variable: str = OF_RUNS) -> str:
 def run_by_folder(pid: int) -> str:
     """The run below whose folder a process works, or "" if somebody who logged in started it.
 
-    Not the run's folder itself: there is the process that stops the machines after the run.
+    Not the run's folder itself: the process that stops the machines after the run works there.
     """
     runs = os.path.join(os.path.realpath(HOME), ".railhead", "runs", "")
     folder = os.readlink(f"/proc/{pid}/cwd")
@@ -113,8 +113,8 @@ def is_of_a_login(pid: int) -> bool:
 
 
 def end_run(run_id: str, variable: str = OF_RUNS, kept: str = "") -> Swept:
-    """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the processes that are left. A
-    spare is always ended so, and does not count."""
+    """Send SIGTERM, wait 2 s, send SIGKILL, wait 2 s; then list the remaining processes. Spares are
+    ended in the same way, but do not count."""
     signals = (signal.SIGTERM, signal.SIGKILL)
     spares = {pid for pid in processes(run_id, variable, kept) if name_of(pid) == SPARE}
     ended = set[int]().union(*(send_signal(run_id, variable, sign, kept) for sign in signals))
@@ -125,7 +125,7 @@ def end_run(run_id: str, variable: str = OF_RUNS, kept: str = "") -> Swept:
 
 
 def send_signal(run_id: str, variable: str, sign: signal.Signals, kept: str) -> set[int]:
-    """Signal each process once, also new ones, until there is none or GRACE has passed.
+    """Signal each process once, including new ones, until there is none or GRACE has passed.
 
     Returns the pids of all signalled processes.
     """
@@ -149,9 +149,9 @@ def drop_temporary_of(run_id: str) -> None:
 
 
 def drop_temporary(folder: str) -> None:
-    """Remove what the run's folder has links to: its secrets, its TMPDIR, and the folders in memory
-    that its data was streamed into. The links stay, because each host that shares this home has
-    its own folders of these names."""
+    """Remove the targets of the links in the run's folder: its secrets, its TMPDIR, and the folders
+    in memory into which its data was streamed. The links stay, because each host that shares this
+    home has its own folders of these names."""
     import shutil  # loaded at the end of a run: the supervisor loads this module
 
     with contextlib.suppress(OSError):
@@ -171,11 +171,12 @@ def own_folder(link: str) -> str:
 
 
 def end_on_all_hosts(run: RunDocument, folder: str, kept: str = "") -> dict[str, Swept | NotSwept]:
-    """From the chief: end the run's processes on every host of the attempt; the reply of each.
+    """From the chief, end the run's processes on every host of the attempt; returns each host's
+    reply.
 
-    The other hosts start first: a new child of this process that has not yet become ssh would be
-    taken for a process of the run by the local search. A chief that has lost the lease of the run
-    ends only what runs here: another one has ranks on the other hosts.
+    The other hosts start first: the local search would take a new child of this process that has
+    not yet become ssh for a process of the run. A chief that has lost the lease of the run ends
+    only its own processes: another chief has ranks on the other hosts.
     """
     if held.has_lost(folder):
         return {run.hosts[0].name: end_run(run.run_id)}
@@ -196,7 +197,7 @@ def start_on_host(
     """Start this program on another host, without RAILHEAD_RUN: ssh must not count as the run's."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     program = f"{programs.END_PROCESSES} {run.run_id}" + (f" {OF_RUNS} {kept}" if kept else "")
-    # Where an attempt may follow, its hosts are reached some times more.
+    # If an attempt may follow, more connections to the hosts will be needed.
     shared = programs.SHARES if kept else programs.SHARED
     argv = command_on_host(run, folder, number, program, shared)
     try:

@@ -1,8 +1,9 @@
-"""Whether this host holds the lease of a run: files in the run's folder, for all of its programs.
+"""Whether this host holds the lease of a run: files in the run's folder, for all programs of the
+run.
 
-A run without term.json has no lease. `lease` and `alive` are empty; the time of their last change
-is a time of CLOCK_BOOTTIME, which no one can set: of the begin of the last beat that arrived, and
-of the last sign of life of the supervisor. They need no space on a full disk.
+A run without term.json has no lease. `lease` and `alive` are empty files whose mtime is a time of
+CLOCK_BOOTTIME, which nobody can set: the start of the last beat that arrived, and the supervisor's
+last sign of life. They need no space on a full disk.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .lease import HOLD, LAST
 
 TERM, LEASE, ALIVE, RELEASED = "term.json", "lease", "alive", "released"
 SIGN = 5.0  # seconds between two signs of life
-FROZEN = 30.0  # seconds without one, after which nothing is renewed
+FROZEN = 30.0  # seconds without one, after which the lease is not renewed
 RELEASING = 60.0  # seconds to make this term the last one
 
 
@@ -37,7 +38,8 @@ def term_of(folder: str) -> Term | None:
 
 
 def begin(folder: str, term: Term, sent: float) -> None:
-    """Begin a term whose first request was sent at `sent`. OSError: it cannot be written."""
+    """Write the files of a new term whose first request was sent at `sent`. OSError: a file cannot
+    be written."""
     for name in (LEASE, ALIVE, RELEASED):
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(folder, name))
@@ -49,18 +51,18 @@ def begin(folder: str, term: Term, sent: float) -> None:
 
 
 def sent(folder: str) -> float | None:
-    """When the last beat that arrived was begun; None: the lease is lost or released."""
+    """When the last beat that arrived was started; None: the lease is lost or released."""
     return _time(folder, LEASE)
 
 
 def renew(folder: str, sent: float) -> None:
-    """A beat has arrived."""
+    """Note that a beat has arrived."""
     _set(folder, LEASE, sent)
 
 
 def is_held(folder: str) -> bool:
-    """Whether this host may supervise the run and publish what it writes. Once it may not, no later
-    beat changes that."""
+    """Whether this host may supervise the run and publish its files. Once it may not, no later beat
+    changes that."""
     last_beat = sent(folder)
     if last_beat is not None and now() - last_beat >= HOLD and not is_last(folder):
         drop(folder)
@@ -69,31 +71,31 @@ def is_held(folder: str) -> bool:
 
 
 def is_last(folder: str) -> bool:
-    """Whether no host is left that could take the run over from this one."""
+    """Whether no other host can take the run over from this one."""
     term = term_of(folder)
     return term is not None and term.number >= LAST
 
 
 def drop(folder: str) -> None:
-    """The lease is lost."""
+    """Note that the lease is lost."""
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, LEASE))
 
 
 def forget(folder: str) -> None:
-    """The run has no lease: nothing could hold it."""
+    """Note that the run has no lease, because its holder could not start."""
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, TERM))
 
 
 def has_lost(folder: str) -> bool:
-    """Whether this host had the lease, and another one may supervise the run now."""
+    """Whether this host has lost the lease, so another one may supervise the run now."""
     return _exists(folder, TERM) and not is_held(folder) and not _exists(folder, RELEASED)
 
 
 def stay_alive(folder: str) -> None:
-    """Give signs of life from a thread: it freezes with the process, and does not wait for slow
-    hosts or disks as the process may."""
+    """Give signs of life from a thread, which freezes with the process but, unlike it, does not
+    wait for slow hosts or disks."""
     threading.Thread(target=_give_signs, args=(folder,), daemon=True).start()
 
 
@@ -104,7 +106,7 @@ def _give_signs(folder: str) -> None:
         except FileNotFoundError:
             return  # everything is published
         except OSError:
-            pass  # of the disk, perhaps not of the next sign
+            pass  # a disk error: the next sign may succeed
         time.sleep(SIGN)
 
 
@@ -120,13 +122,13 @@ def is_frozen(folder: str) -> bool:
 
 
 def release(folder: str) -> None:
-    """Nobody takes the run over any more."""
+    """Note that nobody can take the run over any more."""
     with contextlib.suppress(FileNotFoundError):
         os.rename(os.path.join(folder, LEASE), os.path.join(folder, RELEASED))
 
 
 def finish(folder: str) -> None:
-    """Nothing is left to publish: wait until the lease is released or lost."""
+    """Called when nothing is left to publish: wait until the lease is released or lost."""
     if is_last(folder):
         return
     with contextlib.suppress(FileNotFoundError):

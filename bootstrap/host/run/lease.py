@@ -1,8 +1,9 @@
-"""Whether a host may supervise a run, and whether another one takes it over. Pure.
+"""The rules of the lease: whether a host may supervise a run, and whether another one takes it
+over. Pure.
 
 Times are seconds of CLOCK_BOOTTIME of the host that decides; clocks of different hosts are never
-compared. A holder gives up after less silence than a standby waits for, so there are never two
-chiefs at work.
+compared. A holder gives up after a shorter silence than a standby waits for, so two chiefs are
+never active.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ from __future__ import annotations
 from railhead.documents.lazy import dataclass
 
 RENEW = 10.0  # seconds between two beats, and between two looks
-# Seconds from the begin of the last beat that arrived until its host gives up: an outage of the
-# bucket for a minute costs no attempt.
+# Seconds from the start of the last beat that arrived until its host gives up: a bucket outage of a
+# minute costs no attempt.
 HOLD = 80.0
-EXPIRED = 130.0  # seconds without a new beat: more than HOLD, RENEW and a request that is late
-LOOKS = 3  # of these a standby needs at least so many, without a new beat
+EXPIRED = 130.0  # seconds without a new beat: more than HOLD + RENEW + a late request
+LOOKS = 3  # a standby needs at least so many without a new beat
 LAST = 2  # the last term, which needs no beats: a run has one standby
-OTHER_LEADS = 3  # exit code of `reclaim`, where another host has the next term
-CUT_OFF = 3600.0  # seconds in which a standby tries to read the bucket, before it leaves
+OTHER_LEADS = 3  # exit code of `reclaim` if another host has the next term
+CUT_OFF = 3600.0  # seconds for which a standby tries to read the bucket before it gives up
 
 
 @dataclass(frozen=True)
 class Holder:
-    """What the holder of a term knows. `sent`: when it began to send the last beat that arrived.
-    `next_term`: it has seen that another host has the next term. `ended`: the run is over."""
+    """The facts of a term's holder. `sent`: when it began to send the last beat that arrived.
+    `next_term`: another host has the next term. `ended`: the run is over."""
 
     now: float
     sent: float
@@ -43,10 +44,10 @@ def holder(facts: Holder) -> str:
 
 @dataclass(frozen=True)
 class Standby:
-    """What a standby knows. `seen`: when it last saw a new beat, or began to look. `read`: when it
-    last read the bucket; `looks`: how often since `seen`. `over`: a host has the last term. `led`:
-    a host has had term 1. A run that nobody has led has not started, and whoever started it has an
-    error message."""
+    """The facts of a standby. `seen`: when it last saw a new beat, or began to watch. `read`: when
+    it last read the bucket; `looks`: how often since `seen`. `over`: a host has the last term.
+    `led`: a host has had term 1; a run without one has not started, and its user has an error
+    message."""
 
     now: float
     seen: float
@@ -58,10 +59,10 @@ class Standby:
 
 def standby(facts: Standby) -> str:
     """`watch`; `claim`: try to create the next term, and supervise the run if that succeeds; `end`:
-    leave, because the run is over, or cannot be continued from here."""
+    give up, because the run is over, or cannot be continued from here."""
     if facts.over or facts.now - facts.read >= CUT_OFF:
         return "end"
-    # Up to the last look, not up to now: a host that was frozen wakes up with an old one.
+    # Until the last read, not until now: after a freeze, that read is old.
     silent = facts.read - facts.seen >= EXPIRED and facts.looks >= LOOKS
     if not silent:
         return "watch"

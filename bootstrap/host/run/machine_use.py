@@ -1,5 +1,5 @@
-"""Finds out who uses a machine: a run, by its lock, and endpoints, by their states. The programs
-that stop machines, of a run and of an endpoint, ask it.
+"""Finds what uses a machine: a run, by its lock, and endpoints, by their states. The programs that
+stop machines after a run or an endpoint call it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from ..base import locks, programs
 
 LOCK = os.path.expanduser(programs.LOCK)
 ENDPOINTS = os.path.expanduser("~/.railhead/endpoints")
-FRESH = 15.0  # seconds after which the heartbeat of an endpoint no longer counts
+FRESH = 15.0  # seconds after which an endpoint's heartbeat no longer counts
 
 
 def run_lock() -> contextlib.AbstractContextManager[bool]:
-    """Hold the lock of runs, so that none starts on a stopping machine; False: a run has it."""
+    """Hold the lock of runs, so that no run starts on a stopping machine; yields False if a run has
+    it."""
     return locks.try_lock(LOCK)
 
 

@@ -36,8 +36,8 @@ T = TypeVar("T")
 OURS = ("outputs.json", "manifest.json", ".keep")  # in results/, never copied
 # Files that are being written.
 PARTS = ("result.json.part", "outputs.json.part", "manifest.json.part")
-GROWING = "supervisor.log"  # written to even after the end of the run
-# Names in the results folder that only we may use.
+GROWING = "supervisor.log"  # written even after the end of the run
+# Names in the results folder that are reserved for Railhead.
 TAKEN = ("manifest.json", "state.json", "left-on-host.txt", "renamed.txt")
 BEFORE = "before.json"  # the files of work/ before the run
 
@@ -45,7 +45,7 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError)  # errors of a missing o
 
 
 class Listing:
-    """The result files of a run's folder, and the skipped files with reasons."""
+    """The result files of a run's folder, and the skipped files with the reasons."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -117,7 +117,7 @@ def snapshot(folder: str) -> Snapshot:
 
 
 def written(folder: str, before: Snapshot, patterns: Sequence[str]) -> Sizes:
-    """Matching files in work/ that are new or changed since `before`, sorted, with bytes."""
+    """{path: bytes} of matching files in work/ that are new or changed since `before`, sorted."""
     after = snapshot(folder)
     new = [name for name in after if after[name] != before.get(name)]
     return tuple((name, after[name][0]) for name in sorted(new) if matches(name, patterns))
@@ -139,17 +139,17 @@ def outputs(folder: str) -> list[str]:
 
 
 def new_outputs(folder: str) -> Sizes:
-    """The files that the program has written until now and that match `outputs` of run.json.
+    """The files that the program has written so far and that match `outputs` of run.json.
 
     Raises:
-        One of UNREADABLE: run.json, or what was in work/ before the run, is not there.
+        One of UNREADABLE: run.json or before.json is missing or damaged.
     """
     patterns = read_json(folder, "run.json", RunDocument).outputs
     return written(folder, read_json(folder, BEFORE, Snapshot), patterns)
 
 
 def read_json(folder: str, name: str, kind: type[T]) -> T:
-    """A document of the run's folder, where a program may have put a FIFO."""
+    """A document of the run's folder; the program may have put a FIFO there: it is not opened."""
     with open_regular(os.path.join(folder, name)) as file:
         return decode(kind, json.load(file), what=name)
 

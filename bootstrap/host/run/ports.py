@@ -1,7 +1,7 @@
-"""Closes the ports of a run to the other users of its hosts, where a rank is root.
+"""Closes the ports of a run to other users of its hosts, if its ranks run as root.
 
-Those of TensorFlow's servers and of Open MPI's daemons have no authentication. Whoever reaches one
-can read and write all files of the run's user, or at least end the run.
+The ports of TensorFlow's servers and of Open MPI's daemons have no authentication. Anyone who
+reaches one can read and write all files of the run's user, or at least end the run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..base import sockets
 
 PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
 SECONDS = 10.0
-TABLE = "railhead_"  # and the id of the run
+TABLE = "railhead_"  # the run id follows
 
 
 def close(run: RunDocument, daemon: int) -> None:
@@ -25,7 +25,7 @@ def close(run: RunDocument, daemon: int) -> None:
     nothing for a user who is not root, or without nft.
 
     Args:
-        daemon: the process of Open MPI that has started this rank.
+        daemon: the Open MPI process that has started this rank.
     """
     nft = program()
     if os.geteuid() != 0 or nft is None:
@@ -33,7 +33,7 @@ def close(run: RunDocument, daemon: int) -> None:
     addresses = [name for names in (run.tf_cluster or {}).values() for name in names]
     ports = {int(address.rpartition(":")[2]) for address in addresses} | listening(daemon)
     if ports:
-        # Local hosts have one kernel, and a daemon each.
+        # Local hosts share one kernel, but have a daemon each.
         change(nft, rules(f"{table_of(run.run_id)}_{daemon}", ports))
 
 
@@ -57,10 +57,10 @@ def open_again(run_id: str) -> None:
 
 
 def tables_of(run_id: str, nft: str) -> list[str]:
-    """The tables of a run, one of each daemon; of the run "all", those of all runs."""
+    """The tables of a run, one for each daemon; "all": the tables of all runs."""
     listed = subprocess.run([nft, "list", "tables"], capture_output=True, timeout=SECONDS)
     names = [line.rpartition(" ")[2] for line in listed.stdout.decode().splitlines()]
-    # The id of another run may begin with this one, and goes on with more than a pid.
+    # Another run's id may begin with this id, but then more than a pid follows.
     of_run = re.compile(TABLE + r"\w+" if run_id == "all" else table_of(run_id) + r"_\d+")
     return list(filter(of_run.fullmatch, names))
 
@@ -76,12 +76,12 @@ def table_of(run_id: str) -> str:
 
 
 def removal(table: str) -> str:
-    """The script that removes a table, also where there is none."""
+    """The script that removes a table, even if it does not exist."""
     return f"table inet {table} {{}}\ndelete table inet {table}\n"
 
 
 def rules(table: str, ports: Iterable[int]) -> str:
-    """The script of nft. Pure."""
+    """The nft script that adds the table. Pure."""
     listed = ", ".join(map(str, sorted(ports)))
     chain = " chain out {\n  type filter hook output priority 0; policy accept;\n"
     rule = f"  tcp dport {{ {listed} }} meta skuid != 0 reject with tcp reset\n"

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import AfterRun, NamedHost, RunDocument, RunHost
 
-COMES_BACK = 40.0  # seconds: a controller retries for 31 after its connection broke
-FETCHING = 1800.0  # seconds that a connected controller has to fetch the results
+COMES_BACK = 40.0  # seconds: a controller retries for 31 s after its connection broke
+FETCHING = 1800.0  # seconds for a connected controller to fetch the results
 
 
 @dataclass(frozen=True)
 class StopRule:
-    """Minutes that machines stay on after a failure (None: never stop); `bucket`: whether results
-    are uploaded to a bucket."""
+    """How many minutes machines stay on after a failure (None: they never stop); `bucket`: whether
+    results are uploaded to a bucket."""
 
     keep_minutes: float | None
     bucket: bool = False
@@ -74,7 +74,7 @@ def fetch_until(situation: Situation) -> float | None:
 
 
 def kept_until(rule: StopRule, situation: Situation) -> float | None:
-    """The time until which machines stay on because the run failed; None when they may stop."""
+    """The time until which machines stay on because the run failed; None if they may stop."""
     if rule.keep_minutes is None or situation.state == "succeeded":
         return None
     return situation.ended + rule.keep_minutes * 60
@@ -88,7 +88,8 @@ def is_over(run: RunDocument, seconds: float) -> bool:
 def results(
     run: AfterRun | RunDocument, *, uploaded: bool, fetched: bool, unfetched: int = 0
 ) -> str:
-    """Where the results are, as text. `unfetched`: the number of files that were not fetched."""
+    """A text that says where the results are. `unfetched`: the number of files that were not
+    fetched."""
     chief = run.hosts[0].name
     if run.bucket and uploaded:
         return f"in {run.bucket.place_of(run.run_id)}"

@@ -12,14 +12,14 @@ OF_ALL_CLASSES = ("precision", "recall", "f1", "auc")
 
 
 def judged(reported: Reported, thresholds: Sequence[Threshold]) -> Judgement:
-    """Whether an evaluation meets the thresholds. A figure of all classes does not meet any if a
-    class had no samples: it says nothing of that class."""
+    """Whether an evaluation meets the thresholds. A figure over all classes meets no threshold if a
+    class had no samples, because it says nothing about that class."""
     figures = {name: finite(value) for name, value in reported.values.items()}
     missing = reported.read().missing_classes
     failed = tuple(
         why for item in thresholds if (why := _without(item, missing) or _failure(item, figures))
     )
-    verdict = reported.values.get("passed")  # the program's own
+    verdict = reported.values.get("passed")  # the program's own verdict
     passed = (
         False if failed or verdict is False else True if thresholds or verdict is True else None
     )
@@ -27,7 +27,7 @@ def judged(reported: Reported, thresholds: Sequence[Threshold]) -> Judgement:
 
 
 def _without(threshold: Threshold, classes: Sequence[str]) -> str:
-    """Why a figure of all classes cannot be judged; "" if it can."""
+    """Why a figure over all classes cannot be judged; "" if it can."""
     if not classes or threshold.metric not in OF_ALL_CLASSES:
         return ""
     names = f"class{'es' if len(classes) > 1 else ''} {', '.join(classes[:SHOWN])}"

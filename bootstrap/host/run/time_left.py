@@ -1,5 +1,5 @@
-"""How long a run may still take: its --max-hours, and the timer of the machine, which no attempt
-moves."""
+"""How long a run may still take: until its --max-hours, or the machine's timer, which no attempt
+resets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def seconds_left(run: RunDocument, seconds: float, tool: str = TOOL) -> float | 
     run; None without a limit."""
     limits = [] if run.max_hours is None else [run.max_hours * 3600 - seconds]
     if os.path.exists(tool):
-        from ..base import bounded  # imported late: the computer of the user reads SHOWN alone
+        from ..base import bounded  # imported late: the user's computer needs only SHOWN
 
         try:
             shown = SHOWN.search(bounded.run([tool, "show"], ANSWER).out)
@@ -30,8 +30,8 @@ def seconds_left(run: RunDocument, seconds: float, tool: str = TOOL) -> float | 
 
 
 def too_late(remaining: float | None, start: float, interval: float) -> str:
-    """Why no attempt begins in the `remaining` seconds: it takes `start` seconds to its first step,
-    and `interval` to its next checkpoint. "" if there is time. Pure."""
+    """Why the `remaining` seconds do not suffice for an attempt, which takes `start` seconds until
+    its first step, and `interval` until its next checkpoint. "" if they do. Pure."""
     needed = start + interval
     if remaining is None or remaining >= needed:
         return ""

@@ -2,7 +2,8 @@
 ARGUMENT...
 
 CODE is the folder of the module, or "" if the module is in the packages. The packages come last on
-sys.path, so that they replace nothing of the runtime. Railhead's modules are not on sys.path.
+sys.path, so that they do not replace packages of the runtime. Railhead's modules are not on
+sys.path.
 """
 
 from __future__ import annotations

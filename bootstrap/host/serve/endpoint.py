@@ -1,4 +1,5 @@
-"""Keeps one endpoint running: starts its server, restarts it after a crash, ends it at its time.
+"""Keeps one endpoint running: starts its server, restarts it after a crash, ends it when its time
+is over.
 
 It works in ~/.railhead/endpoints/NAME, where endpoint.json is. This process owns the listening
 socket and passes it to each server, so that connections wait while a server restarts. A server ends
@@ -35,11 +36,11 @@ from ..run import machine_use
 FOLDER = os.getcwd()  # the endpoint's folder
 PAUSES = (0.0, 1.0, 5.0, 15.0, 30.0)  # seconds before each restart
 BEAT = 5.0  # seconds between two heartbeats in a pause
-WINDOW = 600.0  # a crash that is older than this does not count
-NO_RESTART = (2, 3)  # exit codes of a server that will not start the next time either
+WINDOW = 600.0  # seconds: older crashes do not count
+NO_RESTART = (2, 3)  # exit codes of a server that would not start the next time either
 HUNG = 60.0  # seconds without a response after which a server is terminated
 STOPPING = 60.0  # seconds for the command that stops the machine
-GRACE = 12.0  # seconds for the requests in progress when it ends
+GRACE = 12.0  # seconds for requests in progress when the server ends
 LOG = 5_000_000  # bytes of the server's log; one older part is kept
 
 
@@ -49,7 +50,7 @@ def path(name: str) -> str:
 
 
 class Log:
-    """Appends the server's output to a file, which starts again when it is large."""
+    """Appends the server's output to a file, which is rotated when it is large."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -108,18 +109,19 @@ class Server:
             connection.close()
 
     def end(self) -> None:
-        """Let it finish its requests, then end it."""
+        """Let the server finish its requests, then end it."""
         self.process.terminate()
         try:
             self.process.wait(GRACE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self.reader.join(2)  # its last lines are in the log
+        self.reader.join(2)  # so that its last lines are in the log
 
 
 class ServerProcess:
-    """The states: starting, ready, restarting; at the end `ended` or `failed` with a reason."""
+    """Keeps the server of an endpoint running. States: starting, ready, restarting; at the end
+    `ended` or `failed`, with a reason."""
 
     def __init__(self) -> None:
         self.document = read_document()
@@ -130,7 +132,7 @@ class ServerProcess:
         self.stop_requested = threading.Event()
 
     def run(self) -> None:
-        """Serve until the time is over, a signal comes, or the server cannot be kept."""
+        """Serve until the time is over, a signal comes, or the server cannot be kept running."""
         signal.signal(signal.SIGTERM, lambda *_: self.stop_requested.set())
         self.report("starting")
         try:
@@ -166,7 +168,8 @@ class ServerProcess:
                 return ""
 
     def watch(self, server: Server) -> int | None:
-        """Watch a server until it ends; its exit code, or None when the endpoint shall end."""
+        """Watch a server until it ends; returns its exit code, or None if the endpoint has to
+        end."""
         try:
             while server.process.poll() is None:
                 server.check_health()
@@ -185,8 +188,7 @@ class ServerProcess:
             server.end()
 
     def pause(self, seconds: float) -> bool:
-        """Wait as `wait` does, and keep writing the heartbeat: without one, the machine would
-        count as free."""
+        """As `wait`, with heartbeats: without them, the machine would count as free."""
         end = time.monotonic() + seconds
         while not self.wait(min(BEAT, max(0.0, end - time.monotonic()))):
             if time.monotonic() >= end:
@@ -195,12 +197,12 @@ class ServerProcess:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Wait; whether the endpoint shall end: by a signal, or because its time is over."""
+        """Wait; returns whether the endpoint has to end: a signal came, or its time is over."""
         self.stop_requested.wait(min(seconds, max(0.0, self.seconds_left())))
         return self.stop_requested.is_set() or self.seconds_left() <= 0
 
     def seconds_left(self) -> float:
-        """The rest of the time-to-live, which `fab deploy --update` may have moved."""
+        """The remaining time to live, which `fab deploy --update` may have changed."""
         with contextlib.suppress(OSError, ValueError):
             self.document = replace(self.document, until=read_document().until)
         return self.document.until - time.time()
@@ -213,7 +215,7 @@ class ServerProcess:
             json_file.save(path("state.json"), encode(self.state))
 
     def end(self, reason: str) -> None:
-        """Write the last state; stop a stack's machine, unless a person ended the endpoint or
+        """Write the last state; stop a stack's machine, unless a person ended the endpoint, or
         waits for its first start."""
         over = self.seconds_left() <= 0
         state = "failed" if reason else "ended"
@@ -234,7 +236,7 @@ def health_of(response: Any) -> Health | None:
     """The health in a response; None if no version is ready. TensorFlow Serving lists versions.
 
     Raises:
-        Malformed: it is neither.
+        Malformed: the response is neither a health nor a list of versions.
     """
     if isinstance(response, dict) and "model_version_status" in response:
         return decode(ServingStatus, response).health()
@@ -262,7 +264,8 @@ def stop_machine(argv: Sequence[str]) -> str:
 def run_is_closing() -> bool:
     """Whether a run that has ended still uploads its results, or will stop the machines.
 
-    It has no lock, and the other hosts would keep running if this machine stopped before it did.
+    Such a run no longer has the lock, and if this machine stopped first, the other hosts would keep
+    running.
     """
     runs = os.path.expanduser("~/.railhead/runs")
     return runs in map(os.path.dirname, programs.folders_of(programs.STOP_MACHINES))

@@ -1,6 +1,6 @@
-"""Passes HTTP requests from a listening socket on to a server that cannot check them itself.
+"""Forwards HTTP requests from a listening socket to a server that cannot check them itself.
 
-Each connection has one request: each request is checked, and has a time limit for its thread.
+Each connection carries one request, which is checked and has a thread with a time limit.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from http.client import HTTPException, parse_headers
 from railhead.documents.serving import local_requests
 
 CONNECTIONS = 1024  # further ones wait
-FILES = 4 * CONNECTIONS  # two of each connection, and those of the program
+FILES = 4 * CONNECTIONS  # two for each connection, and the program's own
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 PAUSE = 0.1  # seconds until a connection that could not be accepted is tried again
 HEAD_SECONDS, BODY_SECONDS = 10.0, 60.0  # for a request to arrive
 READ_SECONDS = 60.0  # for a client to read some bytes of its response
-LINGER = 2.0  # seconds in which a refused client may still send
+LINGER = 2.0  # seconds for which a refused client may still send
 LONGEST_HEAD = 1 << 16  # bytes
 PIECE = 1 << 16
 GRACE = 10.0  # seconds for the requests in progress at the end
 FIRST_LINE = re.compile(rb"[A-Z]+ [\x21-\x7e]+ HTTP/1\.[01]")
-ONCE = ("host", "content-length")  # headers that a request has once
-OF_CONNECTION = ("connection", "keep-alive", "expect")  # headers that are not passed on
+ONCE = ("host", "content-length")  # headers that may occur only once
+OF_CONNECTION = ("connection", "keep-alive", "expect")  # headers that are not forwarded
 
 
 class Refused(Exception):
-    """A request that is answered with this status and message."""
+    """The request is answered with this status and message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ class Relay:
                 except Refused as refused:
                     refuse(client, refused)
         except OSError:
-            pass  # one side has gone
+            pass  # one side has closed
         finally:
             self.waiting.discard(client)
             self.free.release()
@@ -92,7 +92,7 @@ class Relay:
 
 
 def accepted(listener: socket.socket) -> socket.socket:
-    """The next connection; waits while the host or this process has no room for it."""
+    """The next connection; waits while the host or this process lacks resources for it."""
     while True:
         try:
             return listener.accept()[0]
@@ -131,9 +131,10 @@ def read_head(client: socket.socket) -> tuple[bytes, bytes]:
 
 
 def parse_head(head: bytes) -> tuple[bytes, Message]:
-    """The first line and the headers of a request of this computer; Refused for another one."""
+    """The first line and the headers of a request that comes from this computer; Refused for all
+    others."""
     line, _, rest = head.partition(b"\r\n")
-    if not FIRST_LINE.fullmatch(line):  # a line break in it would begin unchecked headers
+    if not FIRST_LINE.fullmatch(line):  # a line break in it would start unchecked headers
         raise Refused(400, "Malformed request: the first line must be METHOD PATH HTTP/1.1")
     try:
         headers = parse_headers(io.BytesIO(rest + b"\r\n\r\n"))
@@ -148,7 +149,7 @@ def parse_head(head: bytes) -> tuple[bytes, Message]:
 
 
 def body_size(headers: Message) -> int:
-    """The bytes of the body; Refused where the head does not have them."""
+    """The bytes of the body; Refused if the head does not have their number."""
     if "transfer-encoding" in headers:
         raise Refused(411, "the request must have the header Content-Length")
     size = headers.get("content-length", "0").strip()
@@ -170,7 +171,7 @@ def passed_on(line: bytes, headers: Message) -> bytes:
 
 
 def send_body(client: socket.socket, server: socket.socket, missing: int) -> None:
-    """Pass on so many bytes of a body; Refused if they do not arrive in time."""
+    """Forward `missing` bytes of a body; Refused if they do not arrive in time."""
     end = time.monotonic() + BODY_SECONDS
     while missing > 0:
         data = receive(client, end)
@@ -179,9 +180,9 @@ def send_body(client: socket.socket, server: socket.socket, missing: int) -> Non
 
 
 def send_back(server: socket.socket, client: socket.socket) -> None:
-    """Pass a response on until the server closes, or the client has gone."""
+    """Forward a response until the server or the client closes."""
     client.settimeout(READ_SECONDS)
-    with selectors.PollSelector() as selector:  # which needs no file descriptor
+    with selectors.PollSelector() as selector:  # needs no file descriptor
         for side in (server, client):
             selector.register(side, selectors.EVENT_READ)
         while True:
@@ -195,11 +196,11 @@ def send_back(server: socket.socket, client: socket.socket) -> None:
 
 
 def receive(client: socket.socket, end: float) -> bytes:
-    """Some bytes of a client, until `end`.
+    """Some bytes from a client, before the time `end`.
 
     Raises:
         Refused: none came in time.
-        ConnectionError: the client has gone.
+        ConnectionError: the client has closed.
     """
     client.settimeout(max(0.001, end - time.monotonic()))
     try:
@@ -212,7 +213,8 @@ def receive(client: socket.socket, end: float) -> bytes:
 
 
 def refuse(client: socket.socket, refused: Refused) -> None:
-    """Answer; what the client still sends is read, so that it sees the answer."""
+    """Answer with the refusal, then read what the client still sends: otherwise it might not see
+    the answer."""
     body = json.dumps({"error": str(refused)}).encode()
     head = (
         f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}\r\n"

@@ -1,7 +1,7 @@
 """Runs TensorBoard, and refuses requests from web pages of other sites. The Python of TensorBoard's
 environment runs this program.
 
-It ends when its standard input closes: also when `fab tensorboard` is killed.
+It ends when its standard input closes, so also when `fab tensorboard` is killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]  #
 
 
 def checked(application: Application) -> Application:
-    """The application with that check; TensorBoard has no option for it."""
+    """The application with this check; TensorBoard has no option for it."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def header(name: str) -> str | None:
@@ -37,7 +37,7 @@ def checked(application: Application) -> Application:
 
 
 def main(*options: str) -> None:
-    """Serve by the options of TensorBoard."""
+    """Serve with these options of TensorBoard."""
     from absl import app
     from tensorboard import default, main_lib, program
 

@@ -1,8 +1,8 @@
-"""Serves a model by the host's tensorflow_model_server, through the endpoint's socket alone.
+"""Serves a model with the host's tensorflow_model_server, through the endpoint's socket only.
 
-That server always listens on all addresses of its network. So it runs in a network namespace with
-nothing but a loopback interface. The endpoint's socket is in the host's network; this program
-passes its requests on to the server.
+That server always listens on all addresses of its network, so it runs in a network namespace that
+has only a loopback interface. The endpoint's socket is in the host's network; this program forwards
+its requests to the server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from . import http_relay, parent
 PROGRAM = "tensorflow_model_server"
 REST = ("127.0.0.1", 8501)  # in the namespace
 NOT_SERVED = 3  # exit code: the supervisor does not try again if the model never served
-ENQUEUED = 256  # batches that wait
+ENQUEUED = 256  # batches in the queue
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
@@ -75,13 +75,13 @@ def command(options: argparse.Namespace, parameters: str) -> list[str]:
         f"--model_name={options.name}",
         f"--model_base_path={options.model}",
         f"--rest_api_port={REST[1]}",
-        "--max_num_load_retries=0",  # a model that does not load will not load a minute later
+        "--max_num_load_retries=0",  # a model that does not load would not load a minute later
         *batching_options(options.max_batch, parameters),
     ]
 
 
 def batching_options(max_batch: int, parameters: str) -> list[str]:
-    """Options for batching. It joins rows of several clients, also where a model mixes them."""
+    """Options for batching, which joins rows of several clients, even if a model mixes rows."""
     if max_batch == 1:
         return []
     return ["--enable_batching=true", f"--batching_parameters_file={parameters}"]
@@ -96,7 +96,7 @@ def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def wait_until_it_listens(server: subprocess.Popen[bytes]) -> bool:
-    """Wait until the server has loaded the model and listens; False if it ended before that."""
+    """Wait until the server has loaded the model and listens; False if it ended first."""
     while server.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(REST, timeout=5):
             return True
@@ -105,7 +105,7 @@ def wait_until_it_listens(server: subprocess.Popen[bytes]) -> bool:
 
 
 def end_with_server(server: subprocess.Popen[bytes]) -> None:
-    """End when the server ends: the supervisor restarts both."""
+    """End this process when the server ends: the supervisor restarts both."""
     server.wait()
     os._exit(NOT_SERVED)
 

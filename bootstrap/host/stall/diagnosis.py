@@ -54,10 +54,12 @@ def diagnosed(
     """The ranks that the others wait for.
 
     Args:
-        samples: by rank; a rank that has changed its command line has none. seconds: since the last
-        progress. ended: the ranks whose process has ended. unreachable: hosts that did not answer,
-        and why. source: the text of a line of the program. warnings: the last lines of the ranks,
-        which may have Horovod's warning.
+        samples: by rank; a rank that has changed its command line has none.
+        seconds: since the last progress.
+        ended: the ranks whose process has ended.
+        unreachable: hosts that did not answer, and why.
+        source: the text of a line of the program.
+        warnings: the last lines of the ranks, which may have Horovod's warning.
     """
     gone, hosts = set(ended), unreachable or {}
     ranks = []

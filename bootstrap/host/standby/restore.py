@@ -1,10 +1,10 @@
-"""Brings a run from its bucket into its folder on the host that takes it over: its newest
-checkpoints, its metrics, TensorBoard's files and logs, as far as they were uploaded. Its uploads
-continue there.
+"""Restores a run from its bucket into its folder on the host that takes it over: its newest
+checkpoints, its metrics, TensorBoard's files and logs, as far as they were uploaded. The uploads
+continue from there.
 
 standby.restore FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID TERM
 
-All of it appears, or nothing.
+Everything appears, or nothing.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from ..upload import live_upload, restore_checkpoints
 from ..upload.logs import identity
 
 LOG = re.compile(r"(rank-\d{1,5}|mpirun)")
-RESTORED = "restored"  # in the run's folder: what is not complete yet
-SUPERVISOR = "supervisor"  # its log is that of the standby, which is open
+RESTORED = "restored"  # in the run's folder, until it is complete
+SUPERVISOR = "supervisor"  # not restored: its log is the standby's, which is open
 T = TypeVar("T")
 
 
 def restore(bucket: BucketFolder, folder: str, term: int) -> None:
-    """Restore all of a run for this term of its lease.
+    """Restore a run for this term of its lease.
 
     Raises:
         OSError, or an error of the cloud's library: the bucket does not answer, or the disk is
@@ -51,7 +51,7 @@ def restore(bucket: BucketFolder, folder: str, term: int) -> None:
 
 
 def download(bucket: BucketFolder, folder: str, term: int) -> None:
-    """Download all of a run into an empty folder."""
+    """Download a run into an empty folder."""
     checkpoints = again(lambda: fence.adopt_checkpoints(bucket, term))
     if checkpoints.files:
         target = os.path.join(folder, checkpoint_files.FOLDER)
@@ -71,7 +71,7 @@ def download(bucket: BucketFolder, folder: str, term: int) -> None:
 
 
 def join_file(bucket: BucketFolder, folder: str, name: str) -> int:
-    """Join the pieces of a file that grows; its bytes."""
+    """Join the pieces of a growing file; returns its bytes."""
     path, size = os.path.join(folder, "results", name), 0
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "wb") as file:
@@ -81,7 +81,7 @@ def join_file(bucket: BucketFolder, folder: str, name: str) -> int:
 
 
 def join_log(bucket: BucketFolder, folder: str, name: str, progress: Progress) -> Progress:
-    """Join the pieces of a log; how much of the new file was uploaded."""
+    """Join the pieces of a log; returns how much of the new file was uploaded."""
     pieces = []
     for number in range(min(progress.number + 1, PIECES)):
         if content := look(bucket, live_logs.object_of(name, number)):
@@ -96,8 +96,8 @@ def join_log(bucket: BucketFolder, folder: str, name: str, progress: Progress) -
 
 
 def place(source: str, folder: str) -> None:
-    """Move all files of a folder to the same names below another one; those at its top, which say
-    what was uploaded, come last."""
+    """Move all files of a folder to the same names below another folder; last the files at the top,
+    which say what was uploaded."""
     for parent, _, names in os.walk(source, topdown=False):
         target = os.path.join(folder, os.path.relpath(parent, source))
         os.makedirs(target, exist_ok=True)
@@ -113,7 +113,7 @@ def look(bucket: BucketFolder, name: str) -> bytes | None:
 
 
 def again(request: Callable[[], T]) -> T:
-    """Do a request, again after a pause if it failed: the machines wait for it."""
+    """Do a request; if it fails, again after a pause, because the machines wait for it."""
     for pause in restore_checkpoints.PAUSES:
         try:
             return request()

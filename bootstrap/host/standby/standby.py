@@ -35,7 +35,7 @@ from ..run import cluster_key, end_processes, held, lease, manifest, time_left
 from .restore import RESTORED
 
 RUN = os.getcwd()  # the run's folder
-SECRETS = "memory/secrets.json"  # in it, for the supervisor
+SECRETS = "memory/secrets.json"  # in the run's folder, for the supervisor
 RESTORING = 3600.0  # seconds: GPUs cost money meanwhile
 T = TypeVar("T")
 
@@ -48,11 +48,11 @@ def path(name: str) -> str:
 def main() -> None:
     """Watch, and take over the run if its chief is lost."""
     run = json_file.read(path(programs.WHOLE), RunDocument)
-    # Their file is removed: the end of an attempt would remove it.
+    # Take the secrets now: the end of an attempt would remove their file.
     standby = Standby(run, json_file.take(path(SECRETS)) if run.secrets else {})
     cluster_key.hold()()
     with contextlib.suppress(OSError):
-        full_disk.reserve(RUN)  # to lead the run though the disk is full
+        full_disk.reserve(RUN)  # to lead the run even on a full disk
     json_file.save(path(manifest.BEFORE), manifest.snapshot(RUN))
     step = standby.watch_until_it_ends()
     print_line(f"standby: {step}")
@@ -62,8 +62,8 @@ def main() -> None:
 
 
 class Standby:
-    """The standby of a run, whose document has the hosts in its order: this one first, the chief
-    last."""
+    """The standby of a run. The run document here has the hosts in the standby's order: this one
+    first, the chief last."""
 
     def __init__(self, run: RunDocument, secrets: Mapping[str, str]) -> None:
         assert run.bucket
@@ -73,17 +73,17 @@ class Standby:
         self.terms = Terms(self.bucket)
         self.begun = held.now()
         self.watch = Watch(self.terms, self.begun, self.begun)
-        self.mark = new_mark()  # the same in each try to claim
+        self.mark = new_mark()  # the same for all tries of the claim
         self.failed = ""  # the last error of the bucket since the last beat
 
     def watch_until_it_ends(self) -> str:
-        """Look at the lease until the chief is lost (`claim`) or the run is over (`end`). Also when
-        the time of the run is over: a chief that is lost then does not stop the machines."""
+        """Watch the lease until the chief is lost (`claim`) or the run is over (`end`); even after
+        the run's time limit, because a chief that is lost then does not stop the machines."""
         while (step := lease.standby(self.watch.facts(held.now()))) == "watch":
             beat = self.watch.beat
             try:
                 self.watch.look(held.now())
-            except Exception as error:  # of the cloud's library: nothing is known
+            except Exception as error:  # from the cloud's library: nothing is known
                 self.failed = f"{type(error).__name__}: {error}"[:400]
                 print_line(self.failed)
             if self.watch.beat != beat:
@@ -92,7 +92,7 @@ class Standby:
         return step
 
     def seen(self) -> str:
-        """By what the chief counts as lost: perhaps it was cut off from the bucket alone."""
+        """Why the chief counts as lost: perhaps only the bucket was out of its reach."""
         seconds = held.now() - self.watch.seen
         text = f"no sign of life of it in the bucket for {seconds:.0f} s"
         return f"{text}, which did not answer here either: {self.failed}" if self.failed else text
@@ -105,22 +105,23 @@ class Standby:
 
     def take_over(self) -> None:
         """Claim the next term, restore the run, and become its supervisor, which starts the next
-        attempt, or says why there is none."""
+        attempt, or reports why it does not."""
         if not (term := self.insist(self.begin_term)):
             print_line("standby: it does not lead the run")
             return
-        end_processes.end_run(self.run.run_id)  # ranks of the attempt that was lost
+        end_processes.end_run(self.run.run_id)  # ranks of the lost attempt
         why = self.restored(term)
         if self.insist(lambda: self.write_files(why, term)):
             become_supervisor(self.run.run_id)
 
     def insist(self, act: Callable[[], T]) -> T | None:
-        """Do what no other host does, again after a pause if it fails; None: for too long."""
+        """The result of `act`, which no other host can do; repeats it after a pause if it fails.
+        None if it has failed for too long."""
         until = held.now() + lease.CUT_OFF
         while held.now() < until:
             try:
                 return act()
-            except Exception as error:  # of the cloud's library; or the disk is full
+            except Exception as error:  # from the cloud's library; or the disk is full
                 print_line(f"{type(error).__name__}: {error}"[:400])
             time.sleep(lease.RENEW)
         return None
@@ -144,7 +145,7 @@ class Standby:
         return term
 
     def restored(self, term: Term) -> str:
-        """Restore the run in the time that is left of it; why this failed, or ""."""
+        """Restore the run within its remaining time; returns why this failed, or ""."""
         remaining = time_left.seconds_left(self.run, self.seconds())
         seconds = max(0.0, min(RESTORING, RESTORING if remaining is None else remaining))
         command = bounded.command_with_client(self.run, RUN, programs.RESTORE, str(term.number))
@@ -155,16 +156,17 @@ class Standby:
         if ended.code == 0:
             return ""
         print_line(ended.err)
-        shutil.rmtree(path(RESTORED), ignore_errors=True)  # perhaps it has filled the disk
+        shutil.rmtree(path(RESTORED), ignore_errors=True)  # it may have filled the disk
         why = [f"exit code {ended.code}", *ended.err.strip().splitlines()][-1]
         if ended.code is None:
             why = f"it had not finished after {seconds:.0f} s"
         return f"{self.bucket.uri} was not restored: {why}"[:400]
 
     def write_files(self, why: str, term: Term) -> bool:
-        """Write what the supervisor reads; `why` it must not start another attempt."""
-        now = json_file.read(path("run.json"), RunDocument)  # of the last attempt
-        whole = json_file.read(path(programs.WHOLE), RunDocument)  # perhaps with a new host
+        """Write the files for the supervisor. `why`: why it must not start another attempt, or
+        ""."""
+        now = json_file.read(path("run.json"), RunDocument)  # the last attempt's
+        whole = json_file.read(path(programs.WHOLE), RunDocument)  # may have a new host
         whole = replace(whole, keras=now.keras, keras_auto=now.keras_auto, takeover=False)
         make_temporary(MakeTemporary(RUN))
         if self.secrets:

@@ -1,1 +1,1 @@
-"""The files of a run in its bucket: during the run, at its end, and back from there."""
+"""The files of a run in its bucket: uploads during the run and at its end, and downloads."""

@@ -1,5 +1,5 @@
-"""How the files of a program in its checkpoint folder change: a checkpoint is written once or
-replaced, a log is appended to.
+"""How the files in a program's checkpoint folder change: a checkpoint is written once or replaced,
+a log is appended to.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..base.regular_files import open_regular
 from ..run.checkpoint_files import is_fixed, walk
 
 REST = 2.0  # seconds without a change, after which a file counts as complete
-TAIL = 64  # bytes that must stay where a file is appended to
-# Seconds between two looks, and how many times the duration of one.
+TAIL = 64  # bytes that must be unchanged if a file was appended to
+# The pause between two looks: at least so many seconds, and so many times a look's duration.
 PAUSE, SHARE = 0.5, 20
 EVENTS = "events.out.tfevents."  # in the name of TensorBoard's files, which are always logs
 BIRTH = struct.Struct("<qI")  # of `statx`, at byte 80: seconds and nanoseconds
@@ -28,8 +28,8 @@ AT, MASK, HAS_BIRTH, HERE, NO_LINK, OPEN = 80, 0x800, 0x800, -100, 0x100, 0x1000
 
 @dataclass(frozen=True)
 class Change:
-    """A file as it was seen. `begun`: when this content began to be written, in seconds since 1970;
-    `since`: from when on it was seen unchanged, monotonic; `is_log`: it was appended to after a
+    """A file as it was last seen. `begun`: when the writing of this content began, in seconds since
+    1970; `since`: when it was first seen unchanged, monotonic; `is_log`: it was appended to after a
     rest; `grows`: its last change was an append."""
 
     inode: int
@@ -42,18 +42,18 @@ class Change:
     grows: bool = False
 
     def rests(self, now: float) -> bool:
-        """Whether it has not changed for REST seconds: by its time, or between the looks, because
-        a file may have a time in the future."""
+        """Whether it has been unchanged for REST seconds: by its mtime, or between looks, because
+        an mtime may be in the future."""
         return max(time.time() - self.mtime_ns / 1e9, now - self.since) >= REST
 
     def is_complete(self, now: float) -> bool:
-        """Whether a file that was appended to is complete: it rests, and does not end with a line,
-        as a log does whose program has ended."""
+        """Whether a file that was appended to is complete: it rests, and does not end with a
+        newline, as the log of an ended program would."""
         return self.rests(now) and not self.ends[1].endswith(b"\n")
 
 
 class Changes:
-    """Looks again and again at the files of a folder, without those that never change."""
+    """Watches the files of a folder, except those that never change."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ class Changes:
                     files[path] = before
                 else:
                     files[path] = _seen(os.path.join(self.folder, path), stamp, before, now)
-                    if known is None:  # it may have been written to since its creation
+                    if known is None:  # it may have been appended to since its creation
                         files[path] = replace(files[path], begun=status.st_mtime)
         self.files = files
 
@@ -86,7 +86,7 @@ class Changes:
             time.sleep(max(PAUSE, SHARE * (time.monotonic() - begun)))
 
     def logs(self) -> set[str]:
-        """The files that are not a checkpoint: logs, and what is being written."""
+        """The files that are not checkpoints: logs, and files that are being written."""
         now = time.monotonic()
         return {
             path
@@ -95,7 +95,7 @@ class Changes:
         }
 
     def begun(self) -> dict[str, float]:
-        """When the content of each file began to be written."""
+        """{path: when the writing of its content began}."""
         return {path: file.begun for path, file in (self.files or {}).items()}
 
     def restless(self) -> set[str]:
@@ -105,16 +105,16 @@ class Changes:
 
 
 def is_log(path: str) -> bool:
-    """Whether the name of a file says that it is appended to."""
+    """Whether a file's name shows that it is a log."""
     return EVENTS in os.path.basename(path)
 
 
 def _seen(path: str, stamp: tuple[int, int, int], before: Change | None, now: float) -> Change:
-    """A file that is new or has changed."""
+    """The `Change` of a file that is new or has changed."""
     inode, size, mtime_ns = stamp
     ends = _ends(path, size)
     if not before or inode != before.inode:
-        begun = min(birth(path) or math.inf, mtime_ns / 1e9)  # a copy may keep an earlier time
+        begun = min(birth(path) or math.inf, mtime_ns / 1e9)  # a copy may have an earlier mtime
         return Change(*stamp, ends, begun, since=now)
     if size > before.size and _ends(path, before.size) == before.ends:
         had_rest = before.rests(now - PAUSE)
@@ -123,7 +123,7 @@ def _seen(path: str, stamp: tuple[int, int, int], before: Change | None, now: fl
 
 
 def _ends(path: str, size: int) -> tuple[bytes, bytes]:
-    """The first and the last bytes of a file that has, or had, this size."""
+    """The first and the last bytes of a file, up to this size."""
     try:
         with open_regular(path) as file:
             number, length = file.fileno(), min(TAIL, size)
@@ -133,8 +133,8 @@ def _ends(path: str, size: int) -> tuple[bytes, bytes]:
 
 
 def birth(file: str | int) -> float | None:
-    """When a file, or an open one, was created, in seconds since 1970; None where the disk does not
-    say."""
+    """When a file (a path or a descriptor) was created, in seconds since 1970; None if the file
+    system does not say."""
     buffer = ctypes.create_string_buffer(256)
     location = (file, b"", OPEN) if isinstance(file, int) else (HERE, os.fsencode(file), NO_LINK)
     try:

@@ -3,15 +3,15 @@
 upload.live_upload FOLDER s3://bucket/runs/ID|gs://bucket/runs/ID once|rest|always
 
 The supervisor starts it with the Python of the uploader's environment. At the end of the run it
-waits a few seconds for the end of the logs, and for nothing else.
-Checkpoints go to numbered objects, checkpoints/files/0000 and so on; checkpoints/manifest.json
-names each file's number and sha256 and is written last. An object that the manifest in the bucket
-names is never overwritten; one that it no longer names is used again. So the bucket has what the
-folder has, the last checkpoints and the best one, and nothing must be deleted: hosts have no right
-to. Overwritten objects become old versions, which the bucket's lifecycle rule removes after a day.
+waits a few seconds for the end of the logs, and for nothing else. Checkpoints go to numbered
+objects, checkpoints/files/0000 and so on; checkpoints/manifest.json names each file's number and
+sha256 and is written last. An object that the manifest in the bucket names is never overwritten; an
+object that it no longer names is reused. So the bucket has the folder's files, the last checkpoints
+and the best one, without deletions, for which hosts have no permission. Overwritten objects become
+old versions, which the bucket's lifecycle rule removes after a day.
 
-Files that only grow go in pieces, live/NAME.OFFSET; logs as in logs.py. A thread uploads both: a
-large checkpoint does not delay them.
+Files that only grow are uploaded in pieces, live/NAME.OFFSET; logs as in logs.py. A thread uploads
+both, so that a large checkpoint does not delay them.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from . import upload
 from .changes import REST, Changes
 from .logs import LogUpload
 
-GROWN = "live.json"  # in the run's folder: what was uploaded of growing files, and what failed
-STATUS = "uploads.json"  # in the run's folder: the manifest in the bucket, and what failed
+GROWN = "live.json"  # in the run's folder: the uploaded parts of growing files, and failures
+STATUS = "uploads.json"  # in the run's folder: the manifest in the bucket, and failures
 LOG = "logs/upload.log"
-PAUSE = 5.0  # seconds between two looks at the folder
-# Seconds between two pieces of a growing file. With the upload, less than a minute is lost if the
-# chief is lost.
+PAUSE = 5.0  # seconds between two checks of the folder
+# Seconds between two pieces of a growing file: with the time of the upload, a lost chief loses less
+# than a minute.
 LIVE_PAUSE = 40.0
-LAST = 3.0  # seconds for the end of the logs, after the run; a cancel waits for its result
-PATIENCE = 60.0  # seconds after which a file that changes again and again is not waited for
+LAST = 3.0  # seconds for the end of the logs, after the run; `fab cancel` waits for it
+PATIENCE = 60.0  # seconds to wait for a file that keeps changing
 PIECE = 64 << 20  # bytes
 EVENTS = "tensorboard"  # in results/
 
@@ -66,11 +66,11 @@ class CheckpointUpload:
         self.term = bucket.fence.term.number if bucket.fence else 1
         self.changes = Changes(self.folder)
         self.waits_since: float | None = None  # monotonic; None: all files but logs were at rest
-        self.late: str | None = None  # which file is not waited for any more
-        self.full: str | None = None  # that older files may be left out
+        self.late: str | None = None  # the file that is no longer waited for
+        self.full: str | None = None  # a note that older files may be left out
 
     def step(self) -> bool:
-        """Upload what is new, if the folder is at rest; True if the bucket has all of it.
+        """Upload new files, if the folder is at rest; True if the bucket has all files.
 
         Raises:
             OSError, or an error of the cloud's library: an upload failed; the bucket still has the
@@ -82,7 +82,7 @@ class CheckpointUpload:
         most = checkpoint_files.FILES
         self.full = f"only the newest {most:,} files are uploaded" if len(stamps) == most else None
         if not stamps or stamps == {file.path: stamp_of(file) for file in self.files}:
-            return True  # an emptied folder does not replace what was uploaded
+            return True  # an emptied folder does not replace the uploaded files
         self.changes.look()
         restless = self.changes.restless().intersection(stamps)
         if self._must_wait(restless):
@@ -103,8 +103,8 @@ class CheckpointUpload:
         return not restless
 
     def _must_wait(self, restless: set[str]) -> bool:
-        """Whether the files that change now may be a checkpoint with the others; not for ever: then
-        the bucket gets the files that are at rest."""
+        """Whether to wait for the files that change now: they may form a checkpoint with the
+        others. After PATIENCE seconds, the bucket gets the files that are at rest."""
         waits_for = restless - self.changes.logs()
         now = time.monotonic()
         if not waits_for:
@@ -119,8 +119,8 @@ class CheckpointUpload:
     def _entries(
         self, stamps: dict[str, Stamp], earlier: Mapping[str, Uploaded]
     ) -> Iterator[Uploaded]:
-        """An entry of the manifest for each file, uploaded where the bucket does not have it; of
-        one that changes now, the `earlier` one."""
+        """The manifest's entry of each file, which is uploaded if the bucket does not have it; for
+        a file that changes now, the `earlier` entry."""
         yield from earlier.values()
         known = {(entry.path, *stamp_of(entry)): entry for entry in self.files}
         taken = {entry.object for entry in self.files}
@@ -150,7 +150,8 @@ class CheckpointUpload:
 
 
 class GrowingFiles:
-    """Uploads what was added to metrics.jsonl and to TensorBoard's files since the last piece."""
+    """Uploads the bytes that were added to metrics.jsonl and to TensorBoard's files since the last
+    piece."""
 
     def __init__(
         self, run: str, bucket: upload.Destination, sent: dict[str, int] | None = None
@@ -174,7 +175,7 @@ class GrowingFiles:
         with regular_files.open_regular(path) as file:
             file.seek(begin)
             data = file.read(PIECE)
-        if name == METRICS:  # on a full disk an incomplete line is removed again
+        if name == METRICS:  # an incomplete line is removed again on a full disk
             data = data[: data.rfind(b"\n") + 1]
         if not data:
             return
@@ -196,20 +197,20 @@ def stamp_of(file: Uploaded) -> Stamp:
 
 
 def load_status(run: str) -> Uploads:
-    """What was uploaded so far."""
+    """The uploaded checkpoints so far."""
     with contextlib.suppress(OSError, ValueError):
         return json_file.read(os.path.join(run, STATUS), Uploads)
     return Uploads()
 
 
 def save_status(run: str, uploaded: UploadedCheckpoints) -> None:
-    """Continue with what is in the bucket, on a host that takes the run over; OSError if it cannot
+    """On a host that takes the run over, continue with the bucket's files; OSError if this cannot
     be written."""
     json_file.save(os.path.join(run, STATUS), Uploads(uploaded.files, time.time()))
 
 
 def failure_of(work: Callable[[], object]) -> str | None:
-    """Do one step; the error if it failed, which is also printed."""
+    """Do one step; returns its error, which is also printed, or None."""
     try:
         work()
     except Exception as error:
@@ -220,8 +221,8 @@ def failure_of(work: Callable[[], object]) -> str | None:
 
 
 class GrowingUpload:
-    """Uploads all files that grow, and notes in the run's folder what was uploaded, so that
-    another process continues. A failed step is counted and tried again."""
+    """Uploads all growing files, and notes in the run's folder what was uploaded, so that another
+    process can continue. A failed step is counted and tried again."""
 
     def __init__(self, run: str, url: str) -> None:
         self.bucket = bucket = upload.destination(url, run)
@@ -231,7 +232,8 @@ class GrowingUpload:
         self.logs = LogUpload(run, bucket, self.status.logs)
 
     def step(self) -> None:
-        """One piece of each file; then what was uploaded, for a host that takes the run over."""
+        """Upload one piece of each file; then a note of what was uploaded, for a host that takes
+        the run over."""
         with self.lock:
             why = [failure_of(self.files.step), failure_of(self.logs.step)]
             self._note(next(filter(None, why), None))
@@ -239,7 +241,8 @@ class GrowingUpload:
                 failure_of(lambda: self.bucket.put(os.path.join(self.run, GROWN), GROWN))
 
     def before_checkpoints(self) -> None:
-        """The host that takes the run over needs the records of all steps of its checkpoint."""
+        """Upload growing files before the list of checkpoints: a host that takes the run over needs
+        the records of all steps of its checkpoint."""
         if self.bucket.fence:
             self.step()
 
@@ -251,7 +254,7 @@ class GrowingUpload:
 
 
 def load_grown(run: str) -> LiveUploads:
-    """What was uploaded so far of files that grow."""
+    """The uploaded parts of growing files so far."""
     with contextlib.suppress(OSError, ValueError):
         return json_file.read(os.path.join(run, GROWN), LiveUploads)
     return LiveUploads()
@@ -262,14 +265,14 @@ class LiveUpload:
 
     def __init__(self, run: str, url: str) -> None:
         self.run, self.ended = run, threading.Event()
-        self.growing = GrowingUpload(run, url)  # its own client: another thread uses it
+        self.growing = GrowingUpload(run, url)  # has its own client: another thread uses it
         before = self.growing.before_checkpoints
         self.checkpoints = CheckpointUpload(run, upload.destination(url, run), before)
         self.status = Uploads(self.checkpoints.files, load_status(run).at)
 
     def checkpoint_step(self) -> bool:
-        """One step for the checkpoints, and its outcome in the run's folder; True if the bucket has
-        all of them. A failure is counted."""
+        """Do one step for the checkpoints, and write its outcome to the run's folder; True if the
+        bucket has all checkpoints. A failure is counted."""
         before, complete = self.status, []
         why = failure_of(lambda: complete.append(self.checkpoints.step()))
         failed = before.failed + (why is not None)
@@ -283,8 +286,8 @@ class LiveUpload:
         return complete == [True]
 
     def always(self) -> None:
-        """Look at the folder every PAUSE seconds. SIGTERM ends this process after one more step for
-        the files that grow, also during the upload of a checkpoint."""
+        """Check the folder every PAUSE seconds. SIGTERM ends this process after one more step for
+        the growing files, even during the upload of a checkpoint."""
         signal.signal(signal.SIGTERM, lambda *_: self.ended.set())
         threading.Thread(target=self._grow, daemon=True).start()
         while True:
@@ -299,8 +302,8 @@ class LiveUpload:
 
 
 def start(run: RunDocument, folder: str) -> subprocess.Popen[bytes] | OSError:
-    """Start the uploads of a run, as a process that ends with this one. It has no RAILHEAD_RUN:
-    ending the processes of the run does not end it."""
+    """Start the uploads of a run, a process that ends with this one. It has no RAILHEAD_RUN, so it
+    survives the end of the run's processes."""
     try:
         return bounded.start_beside([*argv(run, folder), "always"], os.path.join(folder, LOG))
     except OSError as error:
@@ -313,8 +316,8 @@ def argv(run: AfterRun | RunDocument, folder: str) -> list[str]:
 
 
 def end(process: subprocess.Popen[bytes] | OSError, folder: str) -> str:
-    """End the process, after the end of the logs; returns why something was not uploaded during the
-    run, or ""."""
+    """End the process, after the last part of the logs; returns why something was not uploaded
+    during the run, or ""."""
     if isinstance(process, OSError):
         return f"no checkpoint was uploaded during the run: {process}"
     if (code := process.poll()) is not None:
@@ -335,9 +338,9 @@ def end(process: subprocess.Popen[bytes] | OSError, folder: str) -> str:
 
 
 def main(folder: str, url: str, mode: str) -> int:
-    """Upload until this process is terminated (`always`), or the last checkpoints once: `once`
-    after the results, whose logs replace the pieces; `rest` without them. Exit code 1: an upload
-    failed.
+    """`always`: upload until this process is terminated. `once`: upload the last checkpoints, after
+    the results, whose logs replace the pieces. `rest`: upload the last checkpoints and growing
+    files, without the results. Exit code 1: an upload failed.
     """
     uploads = LiveUpload(folder, url)
     if mode == "always":

@@ -1,9 +1,8 @@
 """Uploads the logs of a run in pieces while they grow, and replaces the pieces at its end.
 
-The chief has the logs of all ranks. Each step uploads the last piece of a log again, as long as it
-is not full, and continues after a rotation with the rest of the older file. Hosts may not delete
-objects, so the numbers of the pieces are used again, and pieces that the results replace become
-empty.
+The chief has the logs of all ranks. Each step uploads the last piece of a log again until it is
+full; after a rotation it first completes the older file. Hosts may not delete objects, so the
+numbers of pieces are reused, and pieces that the results replace are emptied.
 """
 
 from __future__ import annotations
@@ -25,15 +24,16 @@ from . import upload
 from .changes import birth
 
 PART = "live-logs.piece"  # in the run's folder
-LOG = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.log")  # that of the uploads would never rest
-# Bytes of one log that a step uploads; a log that grew by more in this time loses the older ones.
+LOG = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.log")  # upload.log would never rest
+# Bytes of one log that a step uploads; if a log grew by more since the last step, older bytes are
+# left out.
 STEP = 16 << 20
-EMPTYING = 60.0  # seconds after the results, while the machines of the run wait for their stop
+EMPTYING = 60.0  # seconds after the results, in which the run's machines wait to be stopped
 
 
 @dataclass
 class Tail:
-    """The piece of a log that is not full: it is uploaded again when the log grows."""
+    """The piece of a log that is not full; it is uploaded again when the log grows."""
 
     begin: int
     data: bytes
@@ -50,10 +50,10 @@ class LogUpload:
     ) -> None:
         self.run, self.bucket = run, bucket
         self.logs = {name: replace(old, number=old.number + 1) for name, old in earlier.items()}
-        self.tails: dict[str, Tail] = {}  # at most a piece of each log
+        self.tails: dict[str, Tail] = {}  # at most one piece of each log
 
     def step(self) -> None:
-        """Upload what was added to each log.
+        """Upload the bytes that were added to each log.
 
         Raises:
             OSError, or an error of the cloud's library: the next step tries again.
@@ -85,7 +85,7 @@ class LogUpload:
             )
 
     def _files(self, name: str) -> Iterator[tuple[IO[bytes], int]]:
-        """The files to be read, older first, and where to begin in each."""
+        """The files to read, the older first, and where to begin in each."""
         progress = self.logs.get(name, Progress())
         path = os.path.join(self.run, "logs", f"{name}.log")
         current = regular_files.open_regular(path)
@@ -104,7 +104,8 @@ class LogUpload:
         yield current, 0
 
     def _lose(self, name: str) -> None:
-        """Note that a log was rotated twice: the rest of its file is gone, at least one byte."""
+        """Note that a log was rotated twice: the unread part of its file is gone, at least one
+        byte."""
         if progress := self.logs.get(name):
             self.tails.pop(name, None)
             self.logs[name] = replace(progress, sent=progress.sent + 1, number=progress.number + 1)
@@ -114,7 +115,7 @@ class LogUpload:
         return PIECE - len(tail.data) if tail else PIECE
 
     def _append(self, name: str, data: bytes) -> None:
-        """Upload the next bytes of a log, with those of the piece that they complete."""
+        """Upload the next bytes of a log, together with the piece that they extend."""
         progress = self.logs[name]
         tail = self.tails.get(name) or Tail(progress.sent, b"")
         tail = Tail(tail.begin, tail.data + data)
@@ -129,8 +130,8 @@ class LogUpload:
         self.logs[name] = replace(progress, position=position, sent=sent, number=number)
 
     def empty(self) -> None:
-        """Make the pieces of each log empty that the manifest of the results in the bucket has, as
-        many as EMPTYING allows: the others cost cents, and nobody reads them."""
+        """Empty the pieces of each log that the results in the bucket contain, as many as possible
+        in EMPTYING seconds: the remaining ones cost cents, and nobody reads them."""
         until = time.monotonic() + EMPTYING
         files = json_file.read(os.path.join(self.run, "results", "manifest.json"), Manifest).files
         paths = {entry.path for entry in files}
@@ -149,8 +150,8 @@ class LogUpload:
 
 
 def identity(file: IO[bytes]) -> tuple[int, float]:
-    """Which file this is: its inode, which a disk gives to a new file when an older one is removed,
-    and when it was created; 0 where the disk does not say."""
+    """The identity of a file: its inode, which a file system reuses, and the time of its creation
+    (0 if unknown)."""
     return os.fstat(file.fileno()).st_ino, birth(file.fileno()) or 0.0
 
 

@@ -20,13 +20,13 @@ from ..base import json_file, regular_files
 from ..buckets.folder import BucketFolder, bucket_folder
 from ..run import checkpoint_files
 
-PAUSES = (1.0, 2.0, 4.0)  # seconds before another try of a download
+PAUSES = (1.0, 2.0, 4.0)  # seconds before the next try of a download
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
 
 
 def restore(bucket: BucketFolder, folder: str, *, keep_times: bool = False) -> Restored:
-    """Fetch all files of the manifest; with `keep_times`, they have the times of their last change,
-    so the same run does not upload them again.
+    """Fetch all files of the manifest; with `keep_times`, they keep their mtimes, so that the same
+    run does not upload them again.
 
     Raises:
         OSError: there is not enough space, or the bucket refuses.
@@ -52,7 +52,8 @@ def restore(bucket: BucketFolder, folder: str, *, keep_times: bool = False) -> R
 
 
 def get(bucket: BucketFolder, name: str, path: str) -> None:
-    """Download an object, again after a pause if its connection broke: the machines wait for it."""
+    """Download an object; if the connection breaks, again after a pause, because the machines wait
+    for it."""
     for pause in PAUSES:
         try:
             bucket.get(name, path)
@@ -63,7 +64,7 @@ def get(bucket: BucketFolder, name: str, path: str) -> None:
 
 
 def fetched(bucket: BucketFolder, entry: Uploaded, folder: str) -> bool:
-    """Fetch one file and put it in its place; False if its content is not as in the manifest."""
+    """Fetch one file to its place; False if its content differs from the manifest."""
     path = os.path.join(folder, entry.path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     partial = os.path.join(folder, f".part-{entry.object}")

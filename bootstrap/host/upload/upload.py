@@ -22,13 +22,13 @@ from ..lease.fence import Fence, fence_of
 
 @dataclass(frozen=True)
 class Destination(BucketFolder):
-    """The bucket folder in which a host publishes what it has of a run. `fence`: only the holder of
-    the run's lease writes it; LeaseLost otherwise."""
+    """The bucket folder in which a host publishes a run's files. `fence`: only the holder of the
+    run's lease may write it; LeaseLost otherwise."""
 
     fence: Fence | None = None
 
     def put(self, path: str, name: str, sha256: str = "", *, short_lived: bool = False) -> None:
-        """Upload one file, which has this hash."""
+        """Upload one file with this hash."""
         if self.fence:
             self.fence.check(self)
         sha256 = sha256 or regular_files.size_and_sha256(path)[1]
@@ -36,8 +36,8 @@ class Destination(BucketFolder):
 
 
 def destination(url: str, run: str = "") -> Destination:
-    """The destination with this URL; `run`: the run's folder on this host, for what only the holder
-    of its lease may publish."""
+    """The destination at this URL; `run`: the run's folder on this host, if only the holder of its
+    lease may publish."""
     folder = bucket_folder(url)
     return Destination(folder.uri, folder.objects, fence_of(run) if run else None)
 
