@@ -219,8 +219,8 @@ class Session:
         """Wait for the shell.
 
         Raises:
-            Unresponsive: the host accepted the login, but no shell has answered. ConnectionLost: it
-            closed the session; the error has its output.
+            Unresponsive: the host accepted the login, but no shell has answered.
+            ConnectionLost: it closed the session; the error has its output.
         """
         printed = deque[bytes](maxlen=GREETING_LINES)
         with self._channel.operation(OPEN):

@@ -79,7 +79,7 @@ MUTANTS = [
         what="an error of the disk ends the signs of life, and costs the lease",
         file="bootstrap/host/run/held.py",
         old="            pass  # a disk error",
-        new="            return  # of the disk",
+        new="            return  # a disk error",
         caught_by=("tests/bootstrap/host/lease/test_terms.py", "-k", "signs_of_life"),
     ),
     Mutant(

@@ -105,8 +105,8 @@ class Keys:
         """Log in.
 
         Raises:
-            NotAccepted: no key is accepted, or a key is not sufficient. AgentSilent: the agent does
-            not answer.
+            NotAccepted: no key is accepted, or a key is not sufficient.
+            AgentSilent: the agent does not answer.
         """
         offered = 0
         user = self.config.user
