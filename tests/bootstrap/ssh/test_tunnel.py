@@ -106,6 +106,7 @@ def test_a_host_that_forwards_no_ports_is_an_error_before_anything_listens(
 
 def test_what_a_broken_client_has_sent_ends_on_the_host(session: Session) -> None:
     server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(60)
     with server, tunnel(session, server.getsockname()[1], 0) as port:
         server.accept()[0].close()  # whether the host forwards ports
         client = socket.create_connection(("127.0.0.1", port))
