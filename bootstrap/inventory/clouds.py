@@ -18,8 +18,8 @@ CLOUDS_FOLDER = f"{__name__.removesuffix('.inventory.clouds')}.clouds"
 
 @dataclass(frozen=True)
 class StateTypes:
-    """The types that Pulumi's state has of a cloud: its provider, a machine, a bucket, and a
-    deadline that is a resource of its own.
+    """A cloud's types in Pulumi's state: its provider, a machine, a bucket, and a deadline that is
+    a separate resource.
 
     `zone`, `address`, `peer_address`, `owner` and `seconds` (from its start until its cloud stops
     it) are the paths of these values in the outputs of a machine: keys and indexes, separated by

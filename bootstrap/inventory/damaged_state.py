@@ -87,7 +87,7 @@ class Damage:
 
 
 def find(stack: str) -> Damage:
-    """What is damaged of a stack that Pulumi cannot read."""
+    """The damaged file of a stack that Pulumi cannot read."""
     folder = _folder()
     if folder is None:
         return Damage(stack)

@@ -155,7 +155,7 @@ def set_aside(path: Path) -> Path:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """An empty folder, renamed to `path` when the block ends without an error. Its parent is for
-    temporary files; it is removed afterwards, or by the next call after a crash.
+    temporary files; the parent is removed afterwards, or by the next call after a crash.
 
     The caller holds a lock (`locks.wait_lock`), so that no other process fills the same folder.
     """

@@ -1,4 +1,4 @@
-"""What this computer knows of stacks, by their ids: ~/.railhead/stacks/ID.json.
+"""What this computer knows about stacks, by their ids: ~/.railhead/stacks/ID.json.
 
 A record is enough to find a stack's machines without Pulumi's state. It is written whenever a
 command has read the state, and deleted when a receipt has verified that everything is gone.

@@ -1,4 +1,5 @@
-"""What Pulumi's state says of a stack: its outputs, its cloud, its machines and its id. Pure.
+"""What Pulumi's state contains about a stack: its outputs, its cloud, its machines and its id.
+Pure.
 
 The state has a machine as soon as its cloud has confirmed it, even if an `up` broke off before the
 stack had outputs.
@@ -252,7 +253,7 @@ def _machine(
 
 
 def _scheduled(machine: str, schedules: Sequence[Mapping[str, Any]]) -> str | None:
-    """The time of the schedule of a machine, whose name ends with the machine's id."""
+    """The time of a machine's schedule: the name of the schedule ends with the machine's id."""
     for_machine = (s for s in schedules if str(s.get("name")).endswith(machine))
     expression = str(next(for_machine, {}).get("scheduleExpression"))
     match = re.fullmatch(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)", expression)

@@ -93,7 +93,7 @@ def _shared(
     store: HostKeyStore,
     report: Reporter,
 ) -> dict[str, list[str]]:
-    """The pins of these machines that another computer has stored; without the bucket none."""
+    """The pins of these machines that another computer has stored; none without a bucket."""
     pins = {}
     try:
         for host in hosts:

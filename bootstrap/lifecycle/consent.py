@@ -76,7 +76,7 @@ def refuse_unfetched(
 def refuse_removal(
     inventory: Inventory, answers: Answers, removed: Callable[[], Sequence[str]]
 ) -> None:
-    """UsageError when `fab up` would remove machines that alone have results of a run.
+    """UsageError when `fab up` would remove machines with the only copy of a run's results.
 
     Args:
         answers: what the machines know.

@@ -270,9 +270,9 @@ def remove_made(
     to_empty: Bucket | None = None,
     again: Command = DESTROY,
 ) -> list[Line]:
-    """Terminate the machines of a stack and destroy the rest, without a question; a line for
-    everything that remains. A bucket with objects stays, with the wheels in it, but `to_empty` is
-    emptied. `again`: the command that does this, for an error."""
+    """Terminate the machines of a stack and destroy the rest, without a question; returns a line
+    for everything that remains. A bucket with objects stays, with the wheels in it, but `to_empty`
+    is emptied. `again`: the command that does this, for an error."""
     lines = terminate_machines(machines, report, None, again)
     if not lines:
         lines = [empty_bucket(to_empty, report)] if to_empty else []
@@ -329,7 +329,7 @@ def terminate_machines(
     machines: StackMachines, report: Reporter, clock: Clock | None, again: Command = DESTROY
 ) -> list[Line]:
     """Terminate all machines of a stack, and those that appear meanwhile: a killed `pulumi up` may
-    have requested one that the cloud did not list yet. A line for each that is not gone.
+    have requested one that the cloud did not list yet. Returns a line for each that is not gone.
 
     Raises:
         Locked: another command of Pulumi works on the stack: it may be creating them.

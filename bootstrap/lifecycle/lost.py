@@ -22,7 +22,7 @@ from ..inventory.stack_records import StackRecord
 
 @dataclass(frozen=True)
 class Search:
-    """Where a stack's machines were searched, and what was found.
+    """Where a stack's machines were searched for, and what was found.
 
     `machines` have the tags of the stack and of its owner, or an id that this computer recorded.
     `listed` are the places whose machines could be listed, `unlisted` the reasons why others could
@@ -65,7 +65,7 @@ def _following(cluster_id: str) -> Hint:
 
 
 def search(stack: str) -> Search:
-    """Search the machines of a stack that Pulumi's state does not have."""
+    """Search for a stack's machines that Pulumi's state does not have."""
     records = stack_records.of_stack(stack)
     config = stack_config.read(stack)
     ids = {record.cluster_id for record in records}

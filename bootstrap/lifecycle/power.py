@@ -273,7 +273,7 @@ def start(
     Raises:
         RailheadError: the cloud cannot start them; machines that did start are stopped.
         HostsFailed: a machine does not run, or does not answer, in time; or its timer was not
-            moved. If this call started some, it is printed that they keep running.
+            moved. A line is printed about machines that this call started: they keep running.
     """
     clock = clock or Clock()
     cloud = base.cloud_of(inventory)

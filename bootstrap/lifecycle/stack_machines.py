@@ -45,7 +45,7 @@ class StackMachines:
         others: machines of other stacks, in the same account and region (or project).
         place: `account 1234, us-east-1`.
         unlisted: why the cloud did not list all its machines; empty if it did.
-        searched: where machines were searched by their tags; only for a state without an id.
+        searched: where machines were searched for by their tags; only for a state without an id.
     """
 
     state: StackState
@@ -83,7 +83,7 @@ class StackMachines:
         return replace(self.inventory, hosts=hosts) if hosts else None
 
     def refuse_undocumented(self) -> None:
-        """UsageError if the last `pulumi up` broke off: some machines are in no document."""
+        """UsageError if the last `pulumi up` broke off: some machines are not in the document."""
         if self.undocumented:
             raise UsageError(self._broke_off, hint=Hint(self._up, "   # continues"))
 
@@ -368,12 +368,13 @@ def _inventory(state: StackState, document: Inventory | None, hosts: tuple[Host,
 
 
 def hosts_of(machines: Iterable[Machine]) -> tuple[Host, ...]:
-    """The hosts of machines in no document, in the order of their names."""
+    """The hosts of machines that are not in the document, in the order of their names."""
     return tuple(_distinct(map(_host, sorted(machines, key=lambda m: (len(m.name), m.name))), []))
 
 
 def _host(machine: Machine | StateMachine) -> Host:
-    """The host of a machine in no document; without an address, its id is the address."""
+    """The host of a machine that is not in the document; without an address, its id is the
+    address."""
     return Host(
         machine.name,
         machine.address or machine.id.rpartition("/")[2],

@@ -78,8 +78,8 @@ def check_before_run(inventory: Inventory, policy: StopPolicy) -> str:
 
     Raises:
         UsageError: the deadline is missing, past, or earlier than the run's --max-hours and cannot
-            be moved while the machines run; or the hosts are ad-hoc, never stopped by a run, and
-            an option is about their stop, or a run that stalls would wait without an end.
+            be moved while the machines run. Or an option is about the stop of hosts that a run
+            never stops. Or a run that stalls would never end, because the hosts have no deadline.
     """
     if not inventory.is_managed:
         _refuse_stop_options(inventory, policy)

@@ -45,8 +45,8 @@ def build(step_host: HostStep, into: Path) -> Path:
     environment = step_host.cluster.environment
     recipe = environment.runtime.recipe
     folder = step_host.build_folder
-    # All executable, as one of them must be: unchanged files, which another command may be using,
-    # are not replaced.
+    # All get the same mode, executable as one must be: so unchanged files, which another command
+    # may be using, are not replaced.
     files = (TextFile(f"{folder}/{path.name}", path.read_text(), 0o755) for path in recipe)
     step_host.session.write(*files)
     argv = ["sh", "-c", ONCE, f"{folder}/horovod.sh", environment.folder, f"{folder}/out"]

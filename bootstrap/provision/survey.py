@@ -164,7 +164,8 @@ def with_new_facts(cluster: AnyCluster, facts: Mapping[str, HostFacts]) -> AnyCl
 
 
 def for_launcher(cluster: AnyCluster, launcher: str) -> AnyCluster:
-    """A cluster that was surveyed for Horovod, for a launcher that was chosen after that."""
+    """A cluster that was surveyed for Horovod; without Horovod if the launcher, chosen later, does
+    not use it."""
     if uses_horovod(launcher) or not cluster.environment.horovod:
         return cluster
     plain = replace(cluster.environment, plain=True)

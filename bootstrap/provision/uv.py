@@ -25,7 +25,7 @@ FOLDER = f"~/.railhead/uv/{uv_digest()}"  # on a host
 PROGRAM = f"{FOLDER}/uv"
 ENVIRONMENT = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "NO_COLOR": "1"}
 # uv trusts the certificates that it ships. A company's authority is among those of the system,
-# which curl, apt and Debian's pip trust. Where the system has none, uv ends with an error.
+# which curl, apt and Debian's pip trust. If the system has none, uv ends with an error.
 SYSTEM_TRUST = {"UV_SYSTEM_CERTS": "1"}
 # The variables of this computer that uv gets here: no secrets, because a requirements file could
 # use them.

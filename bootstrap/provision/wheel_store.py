@@ -58,7 +58,7 @@ def wheel_folder(cluster: SurveyedCluster) -> Path:
 
 
 def _folder_of(cluster: SurveyedCluster, host: str) -> Path:
-    """The folder for a wheel for this cluster that a host of it has built."""
+    """The folder for this cluster's wheel, if this host has built it."""
     origin = cluster.wheel_origin(host)
     return _folder(origin, cluster.environment, cluster.facts[cluster.builder])
 

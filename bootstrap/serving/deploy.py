@@ -229,7 +229,8 @@ def _wait(session: Session, endpoint: Deployed, number: int) -> EndpointState:
         why = state.failed.get(str(number)) or state.reason
     if number > 1:  # the previous version serves on; a restart does not try this one again
         session.remove(f"{endpoint.folder}/versions/{number}")
-        # The server may still load it: with this number, it would be taken for the next version.
+        # Keeps the number in use: the server may still load this one, and take it for the next
+        # version.
         session.write(TextFile(f"{endpoint.folder}/versions/.{number}", ""))
     shown = printable(why) or "\n".join(_log_tail(session, endpoint))
     deploy = Command("deploy", name=endpoint.name)

@@ -54,8 +54,8 @@ class EndpointPlace:
         return Command("undeploy", endpoint, **({} if records.find(endpoint) else self.target))
 
     def keras_home(self) -> dict[str, str]:
-        """KERAS_HOME in our folder: TensorFlow creates it when it is imported. Empty if the user
-        has one, as for a rank (`rank.py`)."""
+        """KERAS_HOME in our folder, where importing TensorFlow creates it. Empty if the user has
+        one, as for a rank (`rank.py`)."""
         has_one = ["sh", "-c", 'test -d ~/.keras || test "$KERAS_HOME"']
         if self.session.run(has_one).rc == 0:
             return {}

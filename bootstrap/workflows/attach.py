@@ -69,7 +69,7 @@ def find(status: power.ClusterStatus, run_id: str | None) -> Run:
 
 
 def _elsewhere(status: power.ClusterStatus, run_id: str | None) -> Elsewhere | None:
-    """A run that is on the hosts that run, or in the bucket."""
+    """A run that is on the running hosts, or in the bucket."""
     inventory, running = status.inventory, power.running_part(status)
     failed = None
     if running:
@@ -86,7 +86,7 @@ def _elsewhere(status: power.ClusterStatus, run_id: str | None) -> Elsewhere | N
 
 
 def find_on(inventory: Inventory, run_id: str | None) -> Run:
-    """The run on hosts that all run."""
+    """The run on these hosts, all of which are running."""
     return find(_running(inventory), run_id)
 
 
@@ -114,7 +114,7 @@ def _or_resume(run: Run, hint: Hint | Command) -> Hint:
 
 
 def _running(inventory: Inventory) -> power.ClusterStatus:
-    """The status of hosts that all run and whose keys are pinned."""
+    """The status of hosts that are known to run and whose keys are pinned."""
     return power.ClusterStatus(inventory, {}, inventory.cloud)
 
 

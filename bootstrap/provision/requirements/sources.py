@@ -137,7 +137,7 @@ def _checkout(line: SourceLine, url: str, ref: str) -> Path:
 
 
 def _commit(line: SourceLine, repository: Path, url: str, ref: str) -> str:
-    """The digits of a commit that the repository here has afterwards."""
+    """The id of a commit, which is fetched if the repository here lacks it."""
     is_commit = re.fullmatch(r"[0-9a-f]{40}", ref)
     if is_commit and _git(repository, "cat-file", "-e", ref) is not None:
         return ref

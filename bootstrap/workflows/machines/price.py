@@ -234,7 +234,7 @@ def _float(usd: Decimal) -> float:
 
 
 def epoch_price(one: Offer, options: PriceOptions, trained: Trained) -> Amount | None:
-    """The price of an epoch of the newest run on as many of these GPUs; None without one."""
+    """The price of an epoch of the newest run on this number of these GPUs; None without one."""
     run = trained.get((one.machine.gpu, options.gpus))
     return one.per_hour * (Decimal(str(run[1])) / 3600) if run else None
 

@@ -122,7 +122,7 @@ def _run_without(status: ClusterStatus, name: str) -> Iterator[Needs | None]:
 def _run_in_progress(
     status: ClusterStatus, name: str, connections: contextlib.ExitStack
 ) -> tuple[Session, Run] | None:
-    """The newest run in progress that this host is one of, and an open session with its chief."""
+    """The newest run in progress with this host, and an open session with its chief."""
     chiefs: dict[str, Session] = {}
     for run in _candidates(status, name):
         host = run.part_of(status.inventory).chief.name
