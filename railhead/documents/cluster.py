@@ -32,8 +32,8 @@ class DocumentHost:
         doc="its address from this computer; may be an alias of ssh_config; empty: it has none,"
         " because it is stopped"
     )
-    user: str | None = key(None, omit=True, doc="optional: override those in `ssh`")
-    port: int | None = key(None, omit=True, doc="optional: override those in `ssh`")
+    user: str | None = key(None, omit=True, doc="optional: overrides `user` in `ssh`")
+    port: int | None = key(None, omit=True, doc="optional: overrides `port` in `ssh`")
     peer_address: str | None = key(
         None,
         since=1,
