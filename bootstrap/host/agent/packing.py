@@ -52,7 +52,7 @@ def is_left(folder: str) -> bool:
 def add_unread(folder: str) -> None:
     """Add the output that the supervisor had not read when it died. A run of an earlier version has
     no program for this."""
-    from ..base import bounded  # loaded only where it is needed
+    from ..base import bounded
 
     argv = [sys.executable, "-I", "-S", os.path.join(folder, programs.NAME), programs.UNREAD]
     with contextlib.suppress(OSError):  # the existing files are sent

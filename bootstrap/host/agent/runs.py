@@ -103,7 +103,7 @@ def is_running(request: IsRunning) -> Running:
 
 def drop_temporary(request: DropTemporary) -> None:
     """Remove the temporary folders of a run."""
-    from ..run.end_processes import drop_temporary_of  # loaded only where it is needed
+    from ..run.end_processes import drop_temporary_of
 
     drop_temporary_of(request.run_id)
 
@@ -111,7 +111,7 @@ def drop_temporary(request: DropTemporary) -> None:
 def end_all(request: EndRun) -> Swept:
     """End the processes of a run or of an endpoint; first a run's standby, which would continue the
     run."""
-    from ..run.end_processes import end_run  # loaded only where it is needed
+    from ..run.end_processes import end_run
 
     standby = Swept(0, ())
     if request.variable == OF_RUNS:

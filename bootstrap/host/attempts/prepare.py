@@ -8,8 +8,8 @@ the chief still has the files of the failed attempt. `as-new`, for the other Ker
 to its state before the start, one host after another, because they may share a home; a script that
 has written files is not started again. `as-it-is` keeps the files of the program.
 
-The supervisor imports this module at each start of a run, so what only a second attempt needs is
-loaded by the functions that use it.
+The supervisor imports this module at each start of a run, so its functions load the modules that
+only a second attempt needs.
 """
 
 from __future__ import annotations

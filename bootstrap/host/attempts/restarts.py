@@ -265,7 +265,7 @@ def _hosts_ready(ended: Ended, without: Collection[str] = ()) -> tuple[RunDocume
 
 
 def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
-    """Write what mpirun needs for the hosts of an elastic run; why it failed, or "".
+    """Write mpirun's files for the hosts of an elastic run; returns why this failed, or "".
 
     If there is a document of all hosts, it is read again: a command that replaces an absent host
     may have written its new address while the others were prepared.

@@ -92,7 +92,7 @@ class State:
             OSError: it cannot be started.
         """
         if run.takeover and run.bucket and held.term_of(self.folder) is None:
-            from ..lease import holder  # loaded only for such a run
+            from ..lease import holder
 
             chief, started = run.hosts[0].name, self.document.started
             first = Term(1, chief, holder.new_mark(), started=started)
@@ -103,7 +103,7 @@ class State:
         ended, for example for lack of memory."""
         is_running = isinstance(self.uploads, subprocess.Popen) and self.uploads.poll() is None
         if run.bucket and not is_running and time.monotonic() - self.uploads_started >= AGAIN:
-            from ..upload import live_upload  # loaded only for a run with a bucket
+            from ..upload import live_upload
 
             self.uploads_started = time.monotonic()
             self.uploads = live_upload.start(run, self.folder)
@@ -140,7 +140,7 @@ class State:
         self.beat(**last, trouble=self.trouble(), begun={})
 
     def carbon(self) -> Carbon | None:
-        """The carbon of the run on this chief; None where nothing was measured."""
+        """The carbon of the run on this chief; None if nothing was measured."""
         try:
             grid = json_file.read(self.path("run.json"), OnGrid).grid
         except (OSError, ValueError):
@@ -151,12 +151,12 @@ class State:
         return total
 
     def cost(self, seconds: float) -> RunCost | None:
-        """The price of the hosts for the duration of the run; None where no price is known."""
+        """The price of the hosts for the duration of the run; None if no price is known."""
         try:
             run = json_file.read(self.path("run.json"), Priced)
         except (OSError, ValueError):
             return None
-        from railhead.money import host  # loaded at the end: a start waits for what is loaded
+        from railhead.money import host  # loaded at the end, to keep the start of a run short
 
         return host.of_run(run.prices, len(run.hosts), seconds)
 

@@ -12,5 +12,5 @@ STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.cr
 
 
 def trusted() -> str | None:
-    """The file that SSL_CERT_FILE names, otherwise that of the system; None without either."""
+    """The file that SSL_CERT_FILE names, otherwise the system's; None if there is neither."""
     return os.environ.get("SSL_CERT_FILE") or next(filter(os.path.exists, STORES), None)

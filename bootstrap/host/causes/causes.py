@@ -290,7 +290,7 @@ ROWS = (
         r"\b[Rr]ead timed out",
         r"[Aa]ddress already in use",
     ),
-    # TensorFlow indents an exception of a tf.function below a line that says only where it was.
+    # TensorFlow indents an exception of a tf.function below a line that has only its location.
     _row("program", LINES, r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception): (?!in user code:)"),
     _row("disk", SPACE, r".", retry=NEVER),
     _row(

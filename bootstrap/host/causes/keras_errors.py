@@ -14,7 +14,7 @@ from railhead.documents.runs.result import Culprit, Result, other_keras
 
 from .keras_names import keras_with
 
-# By the Keras of the run: what the last lines of its script contain if it needs the other one.
+# By the Keras of the run: patterns in the last lines of a script that needs the other Keras.
 ERRORS = {
     3: (
         r"'Variable' object has no attribute 'ref'",

@@ -1,6 +1,6 @@
 """Tries a Horovod wheel in its environment: what it was built with, its operations on two ranks.
 
-mpirun -np 2 PYTHON try_wheel.py mpi [nccl]   -> one line; exit 1 with what is wrong
+mpirun -np 2 PYTHON try_wheel.py mpi [nccl]   -> one line; exit 1 with the error
 
 The ranks communicate on the CPU, whatever the host has: `make gpu-check` tests GPUs.
 """

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from railhead.keras_patches import patch
 
-LARGE = ("tensorflow", "keras", "tf_keras", "torch", "jax")  # some thousand modules each
+LARGE = ("tensorflow", "keras", "tf_keras", "torch", "jax")  # thousands of modules each
 # Variables that these imports do not read: of the process's place in the run, or read later.
 OF_PROCESS = ("OMPI_", "PMIX_", "PRTE_", "RAILHEAD_", "SM_", "SSH_", "XDG_", "NCCL_", "HOROVOD_")
 LATE = (

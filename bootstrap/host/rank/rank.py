@@ -70,7 +70,7 @@ def be_rank(run: RunDocument, folder: str, orted: int, imports: Imports) -> int:
     first = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"] == "0"
     spare = None
     if first and run.retries:
-        from . import spare_start  # loaded only where it is needed
+        from . import spare_start
 
         spare = spare_start.SpareStart(run, folder, host, imports.steps)
     kept = None if host else KeptOutput(folder, rank)
@@ -80,11 +80,11 @@ def be_rank(run: RunDocument, folder: str, orted: int, imports: Imports) -> int:
     counter.provide(imports.steps.tick)
     set_environment(run, rank, folder)
     if os.geteuid() == 0:
-        from ..run import ports  # loaded only where it is needed
+        from ..run import ports
 
         ports.close(run, orted)
     if run.tf_cluster:
-        from . import listen_address  # loaded only where it is needed
+        from . import listen_address
 
         listen_address.install(run, rank)
     imports.at_end.append(lambda: good_end(chief))
@@ -185,7 +185,7 @@ def arguments_of(program: Script, folder: str) -> tuple[str, ...]:
     """The arguments of the script."""
     if not program.sagemaker:
         return program.args
-    from . import rank_sagemaker  # loaded only where it is needed
+    from . import rank_sagemaker
 
     return rank_sagemaker.arguments(program, folder)
 
@@ -194,7 +194,7 @@ def patches_of(run: RunDocument) -> tuple[patch.Patch, ...]:
     """The patches of Keras that a script may need."""
     if run.keras == 2 or not run.keras_patches:
         return ()
-    from railhead.keras_patches import rows  # loaded only where it is needed
+    from railhead.keras_patches import rows
 
     return rows.patches_for(run.strategy)
 
@@ -433,7 +433,7 @@ def prepare_data(run: RunDocument, rank: int, folder: str) -> None:
     program = run.program
     if not run.data and not (isinstance(program, Script) and program.sagemaker):
         return
-    from . import rank_data, rank_sagemaker  # loaded only where they are needed
+    from . import rank_data, rank_sagemaker
 
     host = run.host_of(rank)
     place = rank_data.RankPlace(folder, *parts_of(run, rank), (host, len(run.hosts)))

@@ -98,7 +98,7 @@ def streamed(source: str, part: tuple[int, int], place: RankPlace) -> str:
     """Start to feed a stream into a new folder, until this rank ends."""
     memory = MEMORY if os.access(MEMORY, os.W_OK) else None
     folder = tempfile.mkdtemp(prefix="railhead-", dir=memory)
-    links = os.path.join(place.folder, "streams")  # end_processes.py removes what is linked here
+    links = os.path.join(place.folder, "streams")  # end_processes.py removes the links' targets
     os.makedirs(links, exist_ok=True)
     os.symlink(folder, os.path.join(links, os.path.basename(folder)))
     argv = [sys.executable, "-m", "training.data", "stream", source, folder]

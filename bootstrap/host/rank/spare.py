@@ -69,7 +69,7 @@ def main(folder: str, host: str, *packages: str) -> int:
         except OSError:  # another spare has it
             return 0
         output = os.dup(1)
-        os.dup2(0, 1)  # what an import prints is lost
+        os.dup2(0, 1)  # drops the output of imports
         spare = Spare(folder)
         why = spare.load(packages) or unsafe()
         os.write(output, f"{why or f'{private() >> 20} MB'}\n".encode())

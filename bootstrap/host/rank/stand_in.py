@@ -54,7 +54,7 @@ def outcome(run: RunDocument, rank: int) -> int | None:
     name = socket_name(run, run.host_of(rank))
     if not is_there(name):
         return None
-    import socket  # loaded only where there is a spare
+    import socket
 
     from ..base import process_text
 

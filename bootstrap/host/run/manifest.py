@@ -106,7 +106,7 @@ def kind_of(path: str, mode: int) -> str:
 
 
 def snapshot(folder: str) -> Snapshot:
-    """Size and mtime of every file in work/, to find later what the run wrote."""
+    """Size and mtime of every file in work/, to find later which files the run wrote."""
     files = {}
     for name in tree(os.path.join(folder, "work")):
         if "__pycache__" not in name:

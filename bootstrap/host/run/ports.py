@@ -81,7 +81,7 @@ def removal(table: str) -> str:
 
 
 def rules(table: str, ports: Iterable[int]) -> str:
-    """The nft script that adds the table. Pure."""
+    """The nft script that replaces the table. Pure."""
     listed = ", ".join(map(str, sorted(ports)))
     chain = " chain out {\n  type filter hook output priority 0; policy accept;\n"
     rule = f"  tcp dport {{ {listed} }} meta skuid != 0 reject with tcp reset\n"

@@ -79,7 +79,7 @@ class StallWatch:
 
     def _examine(self, silence: float, limit: float) -> None:
         """Ask all hosts, and decide whether it is a stall."""
-        from .diagnosis import diagnosed  # loaded only where it is needed
+        from .diagnosis import diagnosed
 
         pause = min(PAUSE, self.run.stall_after / SHARE)
         replies = ask_hosts(self.run, self.folder, pause)

@@ -240,7 +240,7 @@ class MachineStopper:
         self.report("stopping", stopped={**outcomes, name: stop_this_host(argv)})
 
     def own_stop(self) -> HostStop:
-        """How this host stops, also if run.json is that of the host that took the run over."""
+        """This host's stop command, even if run.json is from the host that took the run over."""
         term = held.term_of(RUN)
         stops = stop_policy.stops(self.run)
         return next((stop for stop in stops if term and stop[0] == term.host), stops[-1])

@@ -354,8 +354,8 @@ class Supervisor:
             return self.without_lease(result)
         if result.culprit is None:
             return result
-        from ..attempts import evidence  # loaded only after a failure
-        from ..causes import causes  # loaded only after a failure
+        from ..attempts import evidence
+        from ..causes import causes
 
         seconds = time.monotonic() - self.begun
         failure = evidence.collect(self.run, RUN, causes.Failure(result.culprit), seconds)
@@ -486,7 +486,7 @@ def attempt(state: State) -> Result:
 
 def printed_error() -> list[str]:
     """The lines of the traceback of the current error."""
-    import traceback  # loaded only after a failure
+    import traceback
 
     return traceback.format_exc().splitlines()
 
