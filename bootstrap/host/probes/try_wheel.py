@@ -1,8 +1,8 @@
 """Tries a Horovod wheel in its environment: what it was built with, its operations on two ranks.
 
-mpirun -np 2 PYTHON try_wheel.py mpi [nccl]   -> one line; exit 1 with the error
+mpirun -np 2 PYTHON try_wheel.py mpi [nccl]   -> one line; exit 1 with what is wrong
 
-The ranks communicate on the CPU, whatever the host has: `make gpu-check` tests GPUs.
+The ranks meet on the CPU, whatever the host has: what GPUs do is tried by `make gpu-check`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def main(*required: str) -> None:
-    """Run all tests; exits with the error. Rank 0 prints the parts of the wheel."""
+    """Exits with what is wrong; rank 0 says what was seen."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import horovod.tensorflow as hvd
@@ -39,7 +39,7 @@ def parts(hvd: Any) -> list[str]:
 
 
 def reduce(hvd: Any) -> None:
-    """Reduce one number, and many at once, over both ranks."""
+    """One number and many at once, over both ranks."""
     import tensorflow as tf
 
     numbers = [tf.fill([size], float(hvd.rank() + 1)) for size in (1, 100, 10_000)]
@@ -52,8 +52,7 @@ def reduce(hvd: Any) -> None:
 
 
 def exchange(hvd: Any) -> None:
-    """Gather and exchange each rank's number; broadcast from rank 1; join of ranks that end
-    early."""
+    """Each rank's own number, gathered and exchanged; one that rank 1 has; ranks that end early."""
     import tensorflow as tf
 
     rank = hvd.rank()
@@ -68,7 +67,7 @@ def exchange(hvd: Any) -> None:
     for operation, (answer, expected) in answers.items():
         if answer.numpy().tolist() != expected:
             sys.exit(f"the numbers {operation} were {answer.numpy().tolist()}, not {expected}")
-    if hvd.nccl_built():  # ranks then join on GPUs only
+    if hvd.nccl_built():  # its ranks join on GPUs only
         return
     if rank == 0:
         hvd.allreduce(tf.ones(3), op=hvd.Sum)  # rank 1 has joined
@@ -77,7 +76,7 @@ def exchange(hvd: Any) -> None:
 
 
 def learn(hvd: Any) -> None:
-    """Train two steps in a tf.function: the weights must be equal on both ranks."""
+    """Two steps of a training, in a function of TensorFlow: the weights are equal on both ranks."""
     import tensorflow as tf
 
     weights = tf.Variable([float(hvd.rank()), 1.0])
