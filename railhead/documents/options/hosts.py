@@ -74,8 +74,8 @@ class WheelOptions:
     gpu: bool = option(False, "for GPUs, with NCCL; no GPU is needed to build it")
     python: str | None = option(
         None,
-        "the Python version that the wheel is for, such as `3.12`; default: the first of the "
-        "runtime's that this computer has",
+        "the Python version that the wheel is for, such as `3.12`; default: the runtime's first "
+        "one that this computer has",
     )
     out: str | None = option(
         None, "a folder for a copy of the wheel, with its sha256 and the pip command", path=True
@@ -102,8 +102,8 @@ class TeardownOptions:
 
     purge: bool = option(
         False,
-        "also remove `~/.railhead` from the hosts, except machines of a stack: runtimes, "
-        "runs, data, everything. Refused until all results are fetched",
+        "also remove all of `~/.railhead` (runtimes, runs, data) from the hosts, but not from "
+        "machines of a stack. Refused until all results are fetched",
     )
     discard_results: bool = option(
         False,
@@ -133,7 +133,7 @@ class OwnerOptions:
     """Whose machines and other resources a command may stop or remove."""
 
     owner: str | None = option(
-        None, "your name in [`owner`](config.md) of the stacks; default: your login name"
+        None, "your name, as in [`owner`](config.md) of the stacks; default: your login name"
     )
 
 
@@ -141,9 +141,7 @@ class OwnerOptions:
 class LeaksOptions:
     """What `fab leaks` removes."""
 
-    end: bool = option(
-        False, "with `--yes`: remove what leaked and has this owner; without `--yes` it is listed"
-    )
+    end: bool = option(False, "list what leaked and has this owner; with `--yes`, remove it")
 
 
 @dataclass(frozen=True)
@@ -221,7 +219,9 @@ class PriceOptions:
     gpu: tuple[str, ...] = option(
         (), "the types of GPU, such as `t4,l4,a100`; default: all", separator=","
     )
-    hours: float = option(1.0, "for how long", at_least=0.01, at_most=8784, unit="h")
+    hours: float = option(
+        1.0, "for how long the machines run", at_least=0.01, at_most=8784, unit="h"
+    )
     spot: bool = option(False, "spot prices")
     region: tuple[str, ...] = option(
         (),
@@ -261,7 +261,7 @@ class KeyOptions:
     """Whose key `fab ssh-key` adds to the hosts, or removes."""
 
     key: str = option(text="a file with a public SSH key", positional=True, path=True)
-    remove: bool = option(False, "remove the key from the hosts; the last key is refused")
+    remove: bool = option(False, "remove the key from the hosts, unless it is the last one")
 
 
 @dataclass(frozen=True)

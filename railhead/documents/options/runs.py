@@ -318,7 +318,9 @@ class CostsOptions:
     """The time span of the costs, and their rows."""
 
     since: float = option(30.0, "how far back", at_least=0.01, at_most=3660, unit="d")
-    by: str = option("stack", "a row for each of these", choices=("run", "stack", "person"))
+    by: str = option(
+        "stack", "one row for each run, stack or person", choices=("run", "stack", "person")
+    )
     bill: bool = option(
         False,
         "also what the cloud has billed, by the tags: Cost Explorer, 0.01 USD a page, or "
