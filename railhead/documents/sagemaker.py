@@ -1,6 +1,6 @@
 """Hyperparameters as Amazon SageMaker gives them to a script: its arguments and variables.
 
-Two programs start scripts there, and spell one dict in two ways: for version 2 of the SDK the
+Two programs start scripts there, and write the same dict in two ways: for version 2 of the SDK the
 toolkit of the containers (sagemaker-training 5.1.4), for version 3 ModelTrainer (sagemaker-train
 1.27.0, of sagemaker 3.27.0). tests/documents/test_sagemaker.py compares both packages with this.
 """

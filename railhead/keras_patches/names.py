@@ -33,7 +33,8 @@ def patch_optimizer(module: Any) -> None:
 
 
 def with_lr(init: Callable[..., None]) -> Callable[..., None]:
-    """`BaseOptimizer.__init__` that accepts `lr`: all optimizers pass on what they do not know."""
+    """`BaseOptimizer.__init__` that accepts `lr`: all optimizers pass unknown arguments on to
+    it."""
 
     @functools.wraps(init)
     def __init__(self: Any, learning_rate: Any, *args: Any, **options: Any) -> None:

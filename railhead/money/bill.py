@@ -83,7 +83,8 @@ Rate = Price | UnknownPrice
 
 @dataclass(frozen=True)
 class Existence:
-    """Something existed from `start` to `end`, None for still: `quantity` units at one rate."""
+    """Something existed from `start` to `end` (None: it still exists): `quantity` units at one
+    rate."""
 
     name: str
     rate: Rate

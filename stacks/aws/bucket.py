@@ -74,7 +74,7 @@ def _restrict(part: Bucket) -> None:
         restrict_public_buckets=True,
         opts=part.settings,
     )
-    # AWS does not take a policy and a public access block at the same moment.
+    # AWS does not accept a policy and a public access block at the same moment.
     after = pulumi.ResourceOptions.merge(part.settings, pulumi.ResourceOptions(depends_on=[block]))
     s3.BucketPolicy(
         part.named("tls-only"),

@@ -4,8 +4,9 @@
     00000042.end                                 an epoch ends here; the next one follows
     00000085.failed                              nothing follows; the file says why
 
-The reader takes the first name, reads the file and removes it; docs/data.md has one of 17 lines.
-A file appears when it is whole. At most FILES wait for the reader, and two small ones at the end.
+The reader takes the first name, reads the file and removes it; docs/data.md has a reader of 17
+lines. A file appears when it is whole. At most FILES wait for the reader, and two small ones at the
+end.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Moments:
 
 
 def moments_of(samples: Any) -> Moments:
-    """The moments of some samples; of shards those of the first MOST records.
+    """The moments of some samples; for shards, those of the first MOST records.
 
     Raises:
         DataError: shards cannot be read.

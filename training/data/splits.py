@@ -164,8 +164,8 @@ def hold_out(samples: Any, config: TrainConfig) -> tuple[Any, Any]:
 
 def stratified(labels: Any, count: int, generator: random.Random) -> set[int]:
     """About `count` numbers of samples, of each class its share; a class with one sample is not
-    held out. If there are at most `count` classes, at least one sample of every other class is held
-    out."""
+    held out. If there are at most `count` classes, at least one sample of each remaining class is
+    held out."""
     members: dict[Any, list[int]] = {}
     for number, label in enumerate(labels.tolist()):
         members.setdefault(label, []).append(number)

@@ -1,7 +1,7 @@
 """Which requests come from a program of this computer, not from a web page of another site.
 
-A browser sends requests of any page to 127.0.0.1. Two of its headers tell them apart: `Host` is the
-name in the address, which a page's own name server can lead to 127.0.0.1, and `Origin` is the page.
+A browser sends requests of any page to 127.0.0.1. Two headers distinguish them: `Host` is the name
+in the address, which a page's own name server can resolve to 127.0.0.1, and `Origin` is the page.
 Standard library only, Python 3.10.
 """
 

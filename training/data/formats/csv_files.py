@@ -142,7 +142,8 @@ def read_bytes(path: Path) -> bytes:
     """A file, unpacked if it is gzip.
 
     Raises:
-        DataError: it cannot be read, or is a table of another format; the message converts it.
+        DataError: it cannot be read, or is a table of another format; the message has the command
+            that converts it.
     """
     try:
         content = path.read_bytes()

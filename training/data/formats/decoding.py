@@ -1,6 +1,6 @@
-"""Encoded images as pixels, by TensorFlow. Pillow first converts to PNG what it would decode
-wrongly or not at all, such as a BMP with a palette. Photos are turned as their EXIF orientation
-says.
+"""Encoded images as pixels, by TensorFlow. Pillow first converts to PNG what TensorFlow would
+decode wrongly or not at all, such as a BMP with a palette. Photos are turned as their EXIF
+orientation says.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ zlib.
 FOLDER/train-00000-of-00010, validation-00000-of-00002   or FOLDER/train/*.tfrecord, or a file
 
 The input of a record is an encoded image, numbers, or bytes that are pixels (`input_shape`); its
-label is one number. Each file is read
-once when it is opened: that checks every record's CRC and finds the places of the images. First the
-lengths of its records are checked: TensorFlow would crash on one that is too large.
+label is one number. Each file is read once when it is opened: that checks every record's CRC and
+finds the places of the images. First the lengths of its records are checked: TensorFlow would crash
+on one that is too large.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def refuse_shards(place: Store) -> None:
 
 @dataclass
 class Scan:
-    """What is known of the records that were read so far."""
+    """What is known about the records that were read so far."""
 
     store: Store
     config: TrainConfig

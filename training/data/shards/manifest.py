@@ -44,7 +44,7 @@ PIECE = 8 << 20  # bytes that are read at once
 @dataclass(frozen=True)
 class Schema:
     """How a record is read: the input is an encoded image or an array of `shape`, `stored` as its
-    bytes or, in files of others, as a list of numbers."""
+    bytes or, in other programs' files, as a list of numbers."""
 
     encoding: str
     shape: tuple[int, ...]
