@@ -31,7 +31,7 @@ LIST = """for f in "$HOME"/.railhead/runs/*/run.json; do
 done"""
 Listed = Mapping[str, bool]  # run ids of a host; True: the host has taken the run over
 DOCUMENT = 1_000_000  # bytes of a run document in a bucket
-PAGES = 1000  # that are listed, with 1,000 objects each
+PAGES = 1000  # of a list, with 1,000 objects each
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class ModelFile:
 
     @property
     def version(self) -> int:
-        """The number of the innermost folder whose name is one; 0 if there is none."""
+        """The innermost folder whose name is a number; 0 if there is none."""
         return self._split()[1]
 
     @property

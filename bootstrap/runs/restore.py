@@ -1,4 +1,5 @@
-"""Copies the checkpoints of an earlier run into the folder of a new run, before this starts."""
+"""Copies the checkpoints of an earlier run into the folder of a new run, before the new one
+starts."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ from .connection import ConnectionLost as ConnectionLost
 OPEN = Bounds(60, 60, 4_000_000)  # the shell's greeting, the facts, the agent's start
 SHELL = Bounds(600, 12 * 3600, 16_000_000)
 BLOBS = "~/.railhead/blobs"
-GREETING_LINES = 5  # at most, of those that the host prints before the shell, are shown
+GREETING_LINES = 5  # shown at most, of the output before the shell
 EXIT_CODE = re.compile("[0-9]{1,3}")
 OnLine = Callable[[Line | Grown], None]
 

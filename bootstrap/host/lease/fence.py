@@ -44,8 +44,8 @@ class Fence:
     term: Term
 
     def is_restored(self) -> bool:
-        """Whether the run's folder has the run's checkpoints. It has not on a host that took the
-        run over but could not restore it: its files must not replace the bucket's."""
+        """Whether the run's folder has the run's checkpoints. False on a host that took the run
+        over but could not restore it: its files must not replace the bucket's."""
         with contextlib.suppress(FileNotFoundError):
             return not json_file.read(os.path.join(self.folder, TAKEOVER), Taken).why
         return True

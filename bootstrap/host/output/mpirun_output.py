@@ -182,11 +182,11 @@ LONGEST_WAIT = 1.0  # seconds that one wait counts at most: the supervisor may h
 class Heartbeats:
     """Counts for each rank the seconds in which it was silent.
 
-    mpirun finds a host that the network lost by TCP keepalive. But the kernel answers keepalives
-    even while the daemon on a host is frozen: mpirun never finds such a host. Therefore a helper
-    beside each rank sends a byte every few seconds, whatever the rank does, even while a debugger
-    has stopped it. If only one of several ranks of a host is silent, its helper has died, and
-    nobody sees the rank's output.
+    mpirun detects a host that the network has lost by TCP keepalive. But the kernel of a host
+    answers keepalives even while the daemon there is frozen: mpirun never detects that. Therefore a
+    helper beside each rank sends a byte every few seconds, whatever the rank does, even while a
+    debugger has stopped it. If only one of several ranks of a host is silent, its helper has died,
+    and nobody sees the rank's output.
     """
 
     def __init__(self, slots: Sequence[int]) -> None:

@@ -105,8 +105,8 @@ def _pass(pid: int, sign: int) -> None:
 
 
 def _status(spare: Socket, pid: int) -> int:
-    """The status of the rank that has ended, as of `waitpid`. If the process that waits for it is
-    killed, nobody knows the status: it counts as a failure."""
+    """Wait for the rank's end; returns its status, as `waitpid` does. If the process that waits for
+    it is killed, nobody knows the status: it counts as a failure."""
     spare.settimeout(None)
     with contextlib.suppress(OSError, ValueError):
         return int(spare.recv(32))

@@ -15,7 +15,7 @@ RENEW = 10.0  # seconds between two beats, and between two looks
 # minute costs no attempt.
 HOLD = 80.0
 EXPIRED = 130.0  # seconds without a new beat: more than HOLD + RENEW + a late request
-LOOKS = 3  # a standby needs at least so many without a new beat
+LOOKS = 3  # reads without a new beat that a standby needs, at least
 LAST = 2  # the last term, which needs no beats: a run has one standby
 OTHER_LEADS = 3  # exit code of `reclaim` if another host has the next term
 CUT_OFF = 3600.0  # seconds for which a standby tries to read the bucket before it gives up

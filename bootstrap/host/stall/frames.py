@@ -12,7 +12,7 @@ from railhead.documents.lazy import dataclass, replace
 FRAME = re.compile(r'^  File "(?P<file>.{1,1000})", line (?P<line>\d{1,9}) in (?P<name>.{1,300})$')
 THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+")
 MOST_FRAMES, MOST_THREADS = 200, 200
-# Files of libraries; the first row that matches decides.
+# Patterns of library files; the first match in `_of_thread` decides.
 COLLECTIVE = re.compile(
     r"/horovod/|/torch/distributed/|/mpi4py/|/railhead/keras_patches/horovod/"
     r"|/jax/experimental/multihost_utils|/tensorflow/python/distribute/(?:cross_device|collective"

@@ -24,7 +24,7 @@ from ..run import Run
 LIMIT = 100_000_000  # bytes of a log: twice as much as the supervisor writes into one
 OBJECT = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.0\d{3}")
 LOG = re.compile(r"logs/(rank-\d{1,5}|mpirun|supervisor)\.log")  # in the results
-PAGES = 1000  # that are listed, with 1,000 objects each
+PAGES = 1000  # of a list, with 1,000 objects each
 
 
 @dataclass(frozen=True)

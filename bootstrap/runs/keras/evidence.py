@@ -57,7 +57,7 @@ HDF5 = (".h5", ".hdf5")
 WRITTEN_BY = re.compile(
     rb"keras_version\0(?:.{0,64}?|.*?[\x05-\x07]\0{7})(\d\.\d+\.\d+)", re.DOTALL
 )
-MODEL_FILES = (".keras", *HDF5)  # file names to which Keras 3 saves a model end so
+MODEL_FILES = (".keras", *HDF5)  # endings of names under which Keras 3 saves a model
 FITS = ("fit", "evaluate", "predict")
 # Arguments that only Keras 2 has, and their functions; no names: any function.
 KEYWORDS: dict[str, tuple[str, ...]] = {
