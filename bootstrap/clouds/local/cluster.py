@@ -75,6 +75,7 @@ def _start(
 ) -> Inventory:
     """Record the hosts of a cluster's folder, and start them, or the one named `only`."""
     local_host.program()
+    _refuse_spaces(local_state.cluster_folder(cluster))
     with local_state.alone_in(cluster) as folder:
         hosts = hosts_in(folder)
         inventory = _record(cluster, folder, hosts)
@@ -85,6 +86,15 @@ def _start(
     for host in starting:
         local_host.wait_for(host)
     return inventory
+
+
+def _refuse_spaces(folder: Path) -> None:
+    """UsageError for a folder in which no local host could train."""
+    if re.search(r"\s", str(folder)):
+        raise UsageError(
+            f"local hosts cannot be in {folder}: Open MPI splits a path at its spaces",
+            hint="set HOME to a folder without spaces, for this command and those that follow",
+        )
 
 
 def _index(name: str) -> int:

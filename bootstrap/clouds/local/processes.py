@@ -50,8 +50,10 @@ def sshd(folder: Path) -> int | None:
 
 def _is_sshd(line: str, folder: Path) -> bool:
     """Whether a command line is that of the host's sshd, before or after it wrote its title."""
-    first = line.partition(" ")[0]
-    return first.rstrip(":").endswith("sshd") and f" -f {folder}/sshd_config " in line
+    first, place = line.partition(" ")[0], f"{folder}/sshd_config"
+    title = "".join(chr(byte) if byte < 128 else f"\\{byte:03o}" for byte in os.fsencode(place))
+    is_its_config = any(f" -f {shown} " in line for shown in (place, title))
+    return first.rstrip(":").endswith("sshd") and is_its_config
 
 
 def command_line(pid: int) -> str:

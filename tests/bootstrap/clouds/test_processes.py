@@ -19,7 +19,7 @@ from e2e.local_hosts import wait_until
 from bootstrap.clouds.local import cluster, processes
 from bootstrap.clouds.local import host as local_host
 from bootstrap.clouds.local.host import LocalHost
-from bootstrap.errors import RailheadError
+from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.lifecycle import reach
@@ -239,6 +239,27 @@ def test_several_that_are_started_at_once_make_one_cluster(home: Path) -> None:
             assert [session.sh("echo in").strip() for session in opened.values()] == ["in"] * 4
     finally:
         cluster.destroy("many")
+
+
+def test_a_home_with_a_letter_of_another_alphabet_holds_local_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sshd writes such a letter into its title in another form."""
+    monkeypatch.setenv("HOME", str(tmp_path / "josé"))
+    cluster.start("pair", 2)
+    hosts = cluster.existing("pair")
+    assert len({host.pid for host in hosts} - {None}) == 2
+    cluster.stop("pair")
+    assert [host.pid for host in hosts] == [None, None]
+
+
+def test_a_home_with_a_space_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "a home"))
+    with pytest.raises(UsageError, match="spaces"):
+        cluster.start("pair", 2)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_one_more_leaves_the_others_as_they_are(pair: list[LocalHost]) -> None:
