@@ -6,7 +6,6 @@ import argparse
 import os
 import socket
 import sys
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -16,9 +15,9 @@ NO_MODEL = 3  # exit code: the model does not load
 LATER = 5.0  # seconds after the answer to a body that has not arrived, until its connection closes
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Serve; the exit code is 0 ended, 2 a wrong value or a port in use, 3 no model."""
-    options = vars(parser().parse_args(argv))
+    options = vars(parser().parse_args())
     fd = options.pop("fd")
     try:
         settings = ServeSettings(**{k: v for k, v in options.items() if v is not None})
