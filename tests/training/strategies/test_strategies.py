@@ -50,7 +50,8 @@ STOPPING = {**FLAT, "export": "off", "learning_rate": 1e-30, "epochs": 9, "early
 LAYERS = {**FLAT, "synthetic_samples": 320, "checkpoint_steps": 2, "export": "off"}
 UNEVEN = {"data": "shards", "model": "linear", "optimizer": "sgd", "epochs": 2, "export": "off"}
 UNEVEN |= {"global_batch": 8, "warmup_epochs": 0.0}
-# On Horovod alone, which reads some of them once, when it starts.
+# On Horovod alone, which reads some of OWN once, when it starts.
+HALVED = {**LAYERS, "callbacks": "samples.own_code:halving"}
 OWN = {**FLAT, "compression": "fp16", "fusion_mb": 8, "cycle_ms": 2.5, "timeline": "on"}
 OWN |= {"export": "off"}
 LARGE = {"data": "numpy", "model": "linear", "batch_size": 8, "held_out": 0.01, "epochs": 1}
@@ -118,14 +119,17 @@ def horovod(
         "same": Training(FLAT),
         "uneven": Training(UNEVEN, environment=source_of(data, "stream")),
         "stopping": Training(STOPPING),
-        "cut": Training(LAYERS, environment=leaving(folder / "layers", 2, **layers)),
+        "cut": Training(HALVED, environment=leaving(folder / "layers", 2, **layers)),
         "layers": Training(
-            LAYERS, environment={"RAILHEAD_CHECKPOINT_DIR": str(folder / "layers"), **layers}
+            HALVED, environment={"RAILHEAD_CHECKPOINT_DIR": str(folder / "layers"), **layers}
         ),
         "large": Training(LARGE, environment={"RAILHEAD_DATA_TRAIN": str(data / "data.npz")}),
         "killed": Training(KEEPING, environment=leaving(kept, 20, "kill")),
     }
-    outcomes = launch(folder, "horovod", trainings, processes=2)
+    bound = "60"  # seconds for which a rank waits for another one
+    outcomes = launch(
+        folder, "horovod", trainings, processes=2, HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=bound
+    )
     assert max(item.name for item in kept.iterdir()) == "step-00000020"
     rest = {
         "apart": Training(ONE, size=3),
@@ -329,6 +333,7 @@ def test_ranks_stop_early_at_the_same_epoch(horovod: dict[str, Outcome]) -> None
 def test_ranks_have_dropouts_of_their_own_and_common_moving_averages(
     request: pytest.FixtureRequest, strategy: str
 ) -> None:
+    """With Horovod also a rate, which a callback of rank 0 halves."""
     outcome: Outcome = request.getfixturevalue(strategy)["layers"]
     assert outcome.code == 0, outcome.outputs
     assert outcome.ranks[0]["weights"] == outcome.ranks[1]["weights"], "with moving averages"
