@@ -128,6 +128,23 @@ def step_of(hvd: Any, model: Any, optimizer: Any, grouped: bool) -> Any:
     return step
 
 
+def check_groups(hvd: Any, rank: int, folder: Path) -> None:
+    """Each gradient is reduced once: with its group, by lists or by their number, or alone."""
+    import keras
+    import tensorflow as tf
+
+    from railhead.keras_patches.horovod.variables import members
+
+    variables = [keras.Variable([0.0]) for _ in range(6)]
+    first, second, third, *_, last = variables
+    sparse = tf.IndexedSlices(tf.constant([1.0]), tf.constant([0]), tf.constant([1]))
+    gradients = [*(tf.constant([1.0]) for _ in range(4)), None, sparse]
+    assert members([[first], [third, second, last]], gradients, variables) == [
+        [0], [1, 2], [3], [5]
+    ]  # fmt: skip
+    assert members(3, gradients, variables) == [[0, 1], [2], [3], [5]]
+
+
 def check_tape_and_optimizer(hvd: Any, rank: int, folder: Path) -> None:
     """Gradients of a distributed tape are not summed again by a distributed optimizer."""
     import horovod.tensorflow as tape_hvd
@@ -544,6 +561,7 @@ IN_SUITE: tuple[str, ...] = (
     "arguments",
     "collectives",
     "compile",
+    "groups",
     "local broadcast",
     "names",
     "not finite",
