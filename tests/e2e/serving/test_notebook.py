@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from e2e.local_hosts import Operator, run_id, wait_until
+from e2e.local_hosts import Operator, homes_of_hosts, run_id, wait_until
 from standins.stores.servers import free_port
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -36,7 +36,12 @@ def port(operator: Operator) -> Iterator[int]:
 
 
 def test_a_notebook_runs_in_the_runtime_and_ends(operator: Operator, port: int) -> None:
-    """Also if the last run was on other hosts alone, as a trial of a sweep."""
+    """Also if the last run was on other hosts alone, as a trial of a sweep, and if the user of the
+    host has settings of Jupyter, which have another token."""
+    for home in homes_of_hosts(operator.home):
+        (home / ".jupyter").mkdir(exist_ok=True)
+        settings = {"IdentityProvider": {"token": "of-the-user"}}
+        (home / ".jupyter/jupyter_server_config.json").write_text(json.dumps(settings))
     operator.write("train.py", "")
     words = ("--script", "train.py", "--launcher", "tensorflow", "--independent")
     run = run_id(operator.fab("train", *words).out)
