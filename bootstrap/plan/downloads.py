@@ -86,6 +86,6 @@ def refuse_sources(sources: Sequence[Source], steps: Sequence[Step]) -> None:
     hosts = [step.host for step in steps if step.name == "runtime" and step.sends]
     if sources and hosts:
         raise UsageError(
-            f"{', '.join(hosts)}: no outbound access, to build {sources[0].text} with",
-            hint="build its wheel elsewhere, and name the https:// address of that",
+            f"{', '.join(hosts)}: no outbound access, which the build of {sources[0].text} needs",
+            hint="build its wheel elsewhere, and name the https:// address of the wheel",
         )

@@ -34,7 +34,7 @@ def refuse(facts: Mapping[str, HostFacts]) -> None:
         raise HostsNotReady(
             f"runs need Open MPI {' or '.join(SERIES)}",
             {name: wrong.get(name, versions[name]) for name in facts},
-            hint="on the hosts that have another one: put it behind that of the system on PATH",
+            hint="on hosts with another one: put the system's Open MPI before it on PATH",
         )
     if len({series(host) for host in facts.values()}) > 1:
         raise HostsNotReady(

@@ -38,7 +38,9 @@ def cancel(sessions: Mapping[str, Session], run: Run, chief: str) -> dict[str, s
     swept = everywhere(sessions, lambda s: s.call(EndRun(run.run_id)), what="cancelling the run")
     outcomes = {name: _outcome(host) for name, host in swept.items()}
     if any(host.left for host in swept.values()):
-        raise HostsFailed("processes are left", outcomes, hint=Command("cancel", run=run.run_id))
+        raise HostsFailed(
+            "processes of the run remain", outcomes, hint=Command("cancel", run=run.run_id)
+        )
     return outcomes
 
 

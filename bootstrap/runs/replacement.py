@@ -91,7 +91,7 @@ def hand_over(cluster: ConnectedCluster, request: RunRequest, run: Run, name: st
     document = document_of(chief, run)
     if cluster.environment.digest != document.runtime.digest:
         raise HostsNotReady(
-            f"run {run.run_id} has another runtime than would be installed now",
+            f"run {run.run_id} has a runtime other than the one that would be installed now",
             {name: f"{cluster.environment.runtime.name}, {cluster.environment.digest}"},
             hint=Hint(Command("train", resume=run.run_id), "   # after the run has ended"),
         )

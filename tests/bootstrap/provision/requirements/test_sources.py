@@ -248,7 +248,7 @@ def test_git_uses_no_other_transport_than_those_of_the_line(repository: Path) ->
 def test_a_host_without_outbound_access_is_named(tmp_path: Path) -> None:
     source = source_of(project(tmp_path / "mine"))
     steps = [Step("h1", "runtime", "", fetches=9), Step("h2", "runtime", "", sends=9)]
-    with pytest.raises(UsageError, match=r"^h2: no outbound access, to build \./mine with"):
+    with pytest.raises(UsageError, match=r"^h2: no outbound access, which the build of \./mine"):
         downloads.refuse_sources((source,), steps)
     downloads.refuse_sources((), steps)
     downloads.refuse_sources((source,), steps[:1])
