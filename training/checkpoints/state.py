@@ -101,9 +101,12 @@ class State:
             current = np.asarray(variable.value.numpy())
             values = np.zeros_like(current) if arrays is None else arrays[index]
             values = self.strategy.total(values.astype(np.float64)).astype(current.dtype)
-            if is_seed(variable):  # each rank has its own seed; the count continues
-                values = np.array([current[0], values[1]], current.dtype)
-            variable.assign(values)
+            if is_seed(variable):  # each replica has its own seed; the count continues
+                rows = self.strategy.replica_values(variable.value)
+                rows[:, 1] = values[1]
+                self.strategy.assign_replicas(variable.value, rows)
+            else:
+                variable.assign(values)
 
     def _moving(self, model: Any) -> Any:
         """Each replica's moving averages, float64 [replicas, values]; None if there is one."""

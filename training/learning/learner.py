@@ -6,7 +6,10 @@ all layers are trained by an optimizer that begins anew.
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
+import numpy as np
 
 from ..config import ConfigError, TrainConfig
 from ..data import Dataset
@@ -15,6 +18,7 @@ from ..models.build import build_model
 from ..models.unfreeze import frozen_layers, unfreeze
 from ..strategies.protocol import Strategy
 from ..tasks import Task
+from ..variables import is_seed
 from .averages import Averages
 from .optimizer import build_optimizer, schedule
 
@@ -48,6 +52,7 @@ class Learner:
             if 0 < config.unfreeze_epochs <= epoch:
                 unfreeze(self.model)
             self._start_phase(epoch)
+        draw_apart(self.model, strategy)
         # Divides the loss, so that the size of an update does not depend on the unit of numeric
         # labels.
         regression = config.task == "regression"
@@ -75,3 +80,13 @@ class Learner:
         self.optimizer = build_optimizer(self.config, self.rate)
         self.optimizer.build(self.model.trainable_variables)
         self.averages = Averages(self.optimizer)
+
+
+def draw_apart(model: Any, strategy: Strategy) -> None:
+    """Give each replica's random layers their own seed. Under tf.distribute, Keras 3.15 gives all
+    replicas the first one's seed: each would drop the same units of the sample at the same place
+    in its batch."""
+    for variable in filter(is_seed, model.variables):
+        seed, count = variable.value.numpy()
+        seeds = [(seed + replica, count) for replica in strategy.replicas]
+        strategy.assign_replicas(variable.value, np.array(seeds, np.uint32))

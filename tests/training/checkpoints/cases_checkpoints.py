@@ -19,7 +19,7 @@ from training.checkpoints import checkpoint
 from training.checkpoints.state import CHECK_EVERY
 from training.config import ConfigError
 from training.registry import MODELS
-from training.variables import moving
+from training.variables import is_seed, moving
 
 KEPT = tempfile.TemporaryDirectory()
 DROPOUT: dict[str, Any] = dict(synthetic_samples=100, shift=1, epochs=3, checkpoint_steps=2)
@@ -78,6 +78,23 @@ def moving_averages_go_on_as_each_replica_had_them(folder: Path) -> None:
     for weight in whole.training.model.weights:
         first, second = MIRRORED.experimental_local_results(weight.value)
         np.testing.assert_array_equal(first, second, weight.path)
+
+
+@case
+def each_replica_drops_other_units_also_after_a_resume(folder: Path) -> None:
+    """Each has its own seed, all have the same count; a resume draws as if it had not stopped."""
+    settings: dict[str, Any] = dict(model="mlp", checkpoint_steps=2, global_batch=32)
+    whole = run(folder / "whole", mirrored=True, checkpoint_keep=99, **settings)
+    cut(folder / "whole", folder / "cut", 10)
+    rest = run(folder / "cut", mirrored=True, **settings)
+    same(rest, whole, 1e-6)
+    for outcome in (whole, rest):
+        variables = [v for v in outcome.training.model.variables if is_seed(v)]
+        assert len(variables) == 2, "two layers of dropout"
+        for variable in variables:
+            copies = MIRRORED.experimental_local_results(variable.value)
+            (first, steps), (second, others) = (copy.numpy() for copy in copies)
+            assert first + 1 == second and steps == others == outcome.training.position.step
 
 
 @case

@@ -351,9 +351,7 @@ def test_a_resume_continues_with_each_ranks_moving_averages_and_draws(
     assert "from step 2" in outcome.outputs[0]
     assert killed[0] != killed[1] and [first["averages"], second["averages"]] == killed
     (first_seeds,), (second_seeds,) = first["seeds"], second["seeds"]
-    assert first_seeds[1] == second_seeds[1]
-    if strategy == "horovod":  # variables of multiworker have the first worker's values
-        assert first_seeds[0] != second_seeds[0]
+    assert first_seeds[1] == second_seeds[1] and first_seeds[0] != second_seeds[0]
 
 
 def test_parameter_servers_learn_and_end_with_the_chief(
