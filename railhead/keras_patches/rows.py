@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .draws import DRAWS
 from .gradients import GRADIENTS
 from .horovod.rows import HOROVOD
 from .multiworker import MULTIWORKER
@@ -13,6 +14,7 @@ from .saving import SAVING
 PATCHES: tuple[Patch, ...] = (
     *MULTIWORKER,
     *GRADIENTS,
+    *DRAWS,
     *PARAMETER_SERVER,
     *NAMES,
     *SAVING,
