@@ -20,17 +20,30 @@ REDUCED = "_horovod_reduced"
 def patch_broadcast(module: types.ModuleType) -> None:
     """horovod.tensorflow.functions: broadcast Keras variables.
 
-    The states of random numbers stay as they are, so that each rank drops out different units.
+    The states of random numbers are the root's plus the rank, so that each rank drops out different
+    units, also where all ranks have set the same seed or loaded the same file.
     """
-    broadcast: Callable[..., Any] = module.broadcast_variables
+    hvd: Any = module
+    broadcast: Callable[..., Any] = hvd.broadcast_variables
 
     @not_converted
     @functools.wraps(broadcast)
-    def broadcast_variables(variables: Any, *args: Any, **options: Any) -> Any:
+    def broadcast_variables(
+        variables: Any,
+        root_rank: int,
+        process_set: Any = hvd.global_process_set,
+        inplace: bool = False,
+    ) -> Any:
+        variables = list(variables)
+        seeds = [item for item in variables if getattr(item, "name", "") == SEED]
+        for state in tensorflow_variables(seeds):
+            # Horovod does not broadcast uint32.
+            root = hvd.broadcast(hvd.tf.cast(state, "int64"), root_rank, process_set=process_set)
+            state.assign(hvd.tf.cast(root + [hvd.rank() - root_rank, 0], state.dtype))
         shared = [item for item in variables if getattr(item, "name", "") != SEED]
-        return broadcast(tensorflow_variables(shared), *args, **options)
+        return broadcast(tensorflow_variables(shared), root_rank, process_set, inplace)
 
-    module.broadcast_variables = broadcast_variables  # type: ignore[attr-defined]
+    hvd.broadcast_variables = broadcast_variables
 
 
 def patch_horovod(module: types.ModuleType) -> None:

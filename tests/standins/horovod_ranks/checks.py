@@ -56,11 +56,19 @@ def gathered(hvd: Any, values: Any) -> list[Any]:
 
 
 def check_broadcast(hvd: Any, rank: int, folder: Path) -> None:
-    """All variables are those of the root, but not the states of random numbers."""
+    """All variables are those of the root, but each rank has its own states of random numbers:
+    also if all of them have set the same seed."""
+    for seed in (100 + rank, 100):
+        first, second = gathered(hvd, broadcast_with(hvd, rank, seed))
+        assert first[0] + 1 == second[0] and first[1] == second[1], (first, second)
+
+
+def broadcast_with(hvd: Any, rank: int, seed: int) -> list[Any]:
+    """The states of random numbers of a model that was trained from a broadcast."""
     import keras
 
     inputs, targets = trainings.data_of("dense")
-    keras.utils.set_random_seed(100 + rank)
+    keras.utils.set_random_seed(seed)
     layers = [keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dropout(0.5)]
     model = keras.Sequential([*layers, keras.layers.Dense(3)])
     model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)), "mse")
@@ -73,9 +81,9 @@ def check_broadcast(hvd: Any, rank: int, folder: Path) -> None:
     )
     seeds = [item for item in model.variables if item.name == "seed_generator_state"]
     weights = gathered(hvd, model.trainable_variables)
-    slots, states = gathered(hvd, model.optimizer.variables()), gathered(hvd, seeds)
-    assert np.array_equal(*weights) and np.array_equal(*slots)
-    assert len(seeds) == 1 and not np.array_equal(*states)
+    slots = gathered(hvd, model.optimizer.variables())
+    assert np.array_equal(*weights) and np.array_equal(*slots) and len(seeds) == 1
+    return seeds
 
 
 def check_local_broadcast(hvd: Any, rank: int, folder: Path) -> None:
@@ -559,6 +567,7 @@ CHECKS = {
 IN_SUITE: tuple[str, ...] = (
     "adasum",
     "arguments",
+    "broadcast",
     "collectives",
     "compile",
     "groups",
