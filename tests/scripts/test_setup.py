@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from places import ROOT
 
 from bootstrap.host.buckets.certificates import STORES
 
-TOOLS = ["sh", "sed", "awk", "cksum", "tr", "cat", "dirname", "ls", "sort", "rm", "tail"]
+TOOLS = ["sh", "sed", "awk", "cksum", "tr", "cat", "dirname", "ls", "sort", "rm", "tail", "env"]
 PARTS = ["ssh", "ssh-keygen", "sshd", "mpirun", "g++"]
 
 # What pip, uv, apt and sudo were called with stands in $LOG; nothing was fetched if it is empty.
@@ -35,6 +36,7 @@ PYTHON = (
     cp "$UV" "$last/bin/uv"
     : >"$last/bin/railhead" ;;
 *"-m pip --version"*) ;;
+*"-m pip config list") $SETTINGS ;;
 *"-m pip"*) """
     + LOGGED
     + """ ;;
@@ -354,11 +356,26 @@ def test_an_unfinished_environment_is_finished(whole: Machine) -> None:
     assert len(whole.requests()) == 3
 
 
-def test_uv_uses_the_settings_of_pip(whole: Machine) -> None:
-    whole.place(whole.folder / "uv", 'echo "$UV_DEFAULT_INDEX $SSL_CERT_FILE" >>"$LOG"')
-    whole.variables |= {"PIP_INDEX_URL": "file:///index", "PIP_CERT": "/ca.crt"}
+def test_pip_and_uv_get_the_index_and_network_of_pip_and_no_other_setting(whole: Machine) -> None:
+    """As the real pip lists the settings of its files and variables."""
+    logs = (
+        'echo "${0##*/} $PIP_INDEX_URL $PIP_CERT $PIP_USER$PIP_TARGET$PIP_CONFIG_FILE" >>"$LOG"\n'
+    )
+    whole.have(python3=python().replace(LOGGED, logs))
+    names = "$UV_DEFAULT_INDEX $SSL_CERT_FILE $ALL_PROXY $UV_INSECURE_HOST$UV_CONSTRAINT"
+    whole.place(whole.folder / "uv", f'echo "${{0##*/}} {names}" >>"$LOG"')
+    file = whole.folder / ".config/pip/pip.conf"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "[global]\nindex-url = file:///a\nuser = true\nproxy = http://proxy:1\n"
+        "trusted-host =\n  one\n  two\n[install]\nindex-url = file:///b\ntarget = /target\n"
+    )
+    whole.variables["SETTINGS"] = f"{sys.executable} -m pip config list"
+    whole.variables |= {"PIP_CERT": "/ca.crt", "PIP_USER": "1", "UV_CONSTRAINT": "/constraint"}
     assert whole.setup().returncode == 0
-    assert "file:///index /ca.crt" in whole.requests()
+    pip, uv, *_ = whole.requests()
+    assert pip.split() == ["python", "file:///b", "/ca.crt", "/dev/null"]
+    assert uv.split() == ["uv", "file:///b", "/ca.crt", "http://proxy:1", "one", "two"]
 
 
 @pytest.mark.parametrize("given, seen", [("", "1"), ("0", "0")])
