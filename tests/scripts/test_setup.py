@@ -92,7 +92,8 @@ class Machine:
         variables |= {"OS_RELEASE": str(self.folder / "os-release")}
         variables |= {"UV": str(self.folder / "uv"), "INCLUDE": str(self.folder / "include")}
         return subprocess.run(
-            ["sh", self.clone / "scripts/setup", *options],
+            ["sh", "scripts/setup", *options],
+            cwd=self.clone,
             env={**variables, **self.variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -386,6 +387,13 @@ def test_uv_trusts_what_the_system_trusts(whole: Machine, given: str, seen: str)
     whole.variables |= {"UV_SYSTEM_CERTS": given} if given else {}
     assert whole.setup().returncode == 0
     assert whole.requests()[-1] == f"certs={seen if store or given else ''}"
+
+
+@pytest.mark.parametrize("folders", [".", "/:."])
+def test_the_folders_of_cd_do_not_change_where_the_clone_is(whole: Machine, folders: str) -> None:
+    whole.variables["CDPATH"] = folders
+    assert whole.setup().returncode == 0
+    assert (whole.clone / ".venv/bin/fab").exists()
 
 
 def test_an_interpreter_is_never_downloaded(whole: Machine) -> None:
