@@ -38,10 +38,14 @@ def work_together(
 
 
 def prepare(job: Job) -> None:
-    """Set threads, precision and determinism, before TensorFlow starts its threads."""
+    """Set threads, precision and determinism, before TensorFlow starts its threads; and Keras's
+    defaults, which the keras.json of this host's user may change."""
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
     # Two at least: one waits in a collective while the other still computes.
     tf.config.threading.set_inter_op_parallelism_threads(max(2, job.threads))
+    keras.config.set_image_data_format("channels_last")
+    keras.config.set_floatx("float32")
+    keras.config.set_epsilon(1e-7)
     keras.mixed_precision.set_global_policy(job.config.precision)
     if job.config.deterministic == "on":
         tf.config.experimental.enable_op_determinism()

@@ -221,3 +221,19 @@ def threads_precision_and_deterministic_operations_are_those_of_the_settings(fol
             assert keras.mixed_precision.global_policy().name == "mixed_float16"
         finally:
             keras.mixed_precision.set_global_policy("float32")
+
+
+@case
+def a_hosts_own_settings_of_keras_change_no_training(folder: Path) -> None:
+    for own_floatx, own_format in (("float64", "channels_last"), ("float32", "channels_first")):
+        keras.config.set_floatx(own_floatx)
+        keras.config.set_image_data_format(own_format)
+        keras.config.set_epsilon(1e-3)
+        with replaced(
+            tf.config.threading,
+            set_intra_op_parallelism_threads=int,
+            set_inter_op_parallelism_threads=int,
+        ):
+            process.prepare(Job("one-device", TrainConfig(), folder, threads=1))
+        used = (keras.config.floatx(), keras.config.image_data_format(), keras.config.epsilon())
+        assert used == ("float32", "channels_last", 1e-7)
