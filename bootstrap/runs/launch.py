@@ -287,6 +287,17 @@ def run_document(
     )
 
 
+SSH = "mpirun-ssh.sh"
+# mpirun writes its command for sh, but ssh gives it to the login shell of the account: fish, for
+# example, refuses it. Any shell starts sh, which reads the command.
+SSH_FOR_ANY_SHELL = """\
+# mpirun starts this instead of ssh, as: -F FILE -o OPTION HOST COMMAND...
+file=$2 option=$4 host=$5
+shift 5
+exec ssh -x -F "$file" -o "$option" "$host" exec /bin/sh <<END
+$*
+END
+"""
 NETWORKS = ("oob_tcp_if_include", "btl_tcp_if_include")  # precede the networks in mpirun's command
 
 
@@ -310,14 +321,15 @@ def mpirun_argv(
 
     Open MPI 5 silently drops parameters after `-mca` (one dash). On stdout it does not tag each
     piece of output, and 5.0.7 and 5.0.8 mix the ranks. On stderr, a pipe, each frame (rank.py)
-    arrives in one piece; therefore ranks write to stderr.
+    arrives in one piece; therefore ranks write to stderr. What the shell and Python of a rank say
+    before rank.py runs, such as that a library is missing, goes the same way as its output.
     """
     five = series == "5.0"
     tmp = f"TMPDIR=$HOME/.railhead/runs/{run_id}/tmp"
     marks = f"env RAILHEAD_RUN={run_id} RAILHEAD_HOME=$HOME {tmp}"
     agent = ("prte_launch_agent", "prted") if five else ("orte_launch_agent", "orted")
     mca = {
-        "plm_rsh_agent": "ssh",
+        "plm_rsh_agent": f"sh {run_folder}/{SSH}",
         "plm_rsh_args": " ".join(("-F", f"{run_folder}/ssh_config", *SHARED)),
         "plm_rsh_no_tree_spawn": "1",
         agent[0]: f"{marks} {agent[1]}",
@@ -334,5 +346,5 @@ def mpirun_argv(
     for name, value in mca.items():
         argv += ["--mca", name, value]
     argv += ["--merge-stderr-to-stdout"] if five else []
-    output = " >&2" if five else ""
+    output = " >&2" if five else " 2>&1"
     return [*argv, "sh", "-c", f'exec sh "$HOME/.railhead/runs/{run_id}/rank.sh"{output}']

@@ -501,13 +501,13 @@ def rank_starter(document: RunDocument) -> str:
     """rank.sh: starts the runtime's Python with rank/rank.py, in the program's folder.
 
     It sets the variables of --env: PYTHONPATH, LD_PRELOAD and others have an effect only at the
-    start of a process.
+    start of a process. PYTHONHOME of the host's user is for another Python.
     """
     exports = [f"export {name}={shlex.quote(value)}" for name, value in document.env.items()]
     python = f'"$HOME/.railhead/envs/{document.runtime.digest}/bin/python"'
     folder = f'"$HOME/.railhead/runs/{document.run_id}"'
     lines = [OWN_FOLDERS.format(folder=folder), f"cd {folder}/work || exit 1"]
-    lines += ["export PYTHONUNBUFFERED=1", *exports]
+    lines += ["unset PYTHONHOME", "export PYTHONUNBUFFERED=1", *exports]
     return "\n".join([*lines, f"exec {python} {folder}/{NAME} {RANK} {folder}\n"])
 
 
@@ -526,6 +526,7 @@ def chief_files(cluster: SurveyedCluster, document: RunDocument, run: Run) -> li
     return [
         TextFile(f"{run.folder}/mpirun.json", json.dumps(argv)),
         TextFile(f"{run.folder}/hostfile", hostfile.hostfile(slots)),
+        TextFile(f"{run.folder}/{launch.SSH}", launch.SSH_FOR_ANY_SHELL),
         *login_files(cluster, run),
     ]
 

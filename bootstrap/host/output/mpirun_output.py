@@ -79,7 +79,7 @@ class MpirunOutput:
 
     def __init__(self) -> None:
         self.raw = b""
-        self.rank = 0
+        self.rank = MPIRUN  # until the first tag: what a host's login prints
         self.unfinished: dict[int, bytes] = {}  # {rank: line without END so far}
         self.framed: set[int] = set()  # ranks that have sent a frame
         self.active: set[int] = set()  # ranks that have sent something

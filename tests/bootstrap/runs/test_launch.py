@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +21,7 @@ from bootstrap.data.inputs import DataInput
 from bootstrap.data.spec import parse
 from bootstrap.errors import UsageError
 from bootstrap.plan.hostfile import Link, Peer
-from bootstrap.runs import follow, start
+from bootstrap.runs import follow, launch, start
 from bootstrap.runs.keras.choice import KerasChoice
 from bootstrap.runs.launch import (
     RunOptions,
@@ -392,7 +396,7 @@ def test_mpirun_binds_no_rank_and_fills_hosts_by_slot() -> None:
 def test_mpirun_uses_our_ssh_configuration_and_the_networks_of_the_peers() -> None:
     text = argv()
     mca = parameters(text)
-    assert mca["plm_rsh_agent"] == "ssh"
+    assert mca["plm_rsh_agent"] == "sh /home/ann/.railhead/runs/20261121-101500-3f2a/mpirun-ssh.sh"
     options = mca["plm_rsh_args"].split()
     assert options[:2] == ["-F", "/home/ann/.railhead/runs/20261121-101500-3f2a/ssh_config"]
     assert mca["plm_rsh_no_tree_spawn"] == "1"
@@ -416,7 +420,34 @@ def test_open_mpi_5_has_its_own_daemon_and_its_ranks_print_to_a_pipe() -> None:
     assert parameters(five)["prte_launch_agent"].endswith(" prted")
     assert parameters(four)["orte_launch_agent"].endswith(" orted")
     assert "--merge-stderr-to-stdout" in five and five[-1].endswith('rank.sh" >&2')
-    assert "--merge-stderr-to-stdout" not in four and four[-1].endswith('rank.sh"')
+    assert "--merge-stderr-to-stdout" not in four and four[-1].endswith('rank.sh" 2>&1')
+
+
+SHELLS = [*filter(shutil.which, ("sh", "bash", "zsh", "fish", "ksh", "tcsh"))]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_command_of_mpirun_is_read_by_sh_whatever_shell_the_account_has(
+    tmp_path: Path, shell: str
+) -> None:
+    """fish accepts neither the parentheses nor the semicolon after them."""
+    ssh = tmp_path / "ssh"  # its last arguments are the host and the command, as sshd gets it
+    log = tmp_path / "options"
+    ssh.write_text(f'#!/bin/sh\necho "$1 $2 $3 $4 $5 $6" >{log}\nshift 6\n{shell} -c "$*"\n')
+    ssh.chmod(0o755)
+    script = tmp_path / launch.SSH
+    script.write_text(launch.SSH_FOR_ANY_SHELL)
+    command = ("( test ! -r ./.none || . ./.none;", "env A=$HOME", "printenv", "A )")
+    argv = ["sh", str(script), "-F", "my config", "-o", "ControlPath=%n.ssh", "railhead-2"]
+    ended = subprocess.run(
+        [*argv, *command],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "/home/ann"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.stdout, ended.stderr) == ("/home/ann\n", "")
+    assert log.read_text() == "-x -F my config -o ControlPath=%n.ssh railhead-2\n"
 
 
 @pytest.mark.parametrize("networks", ["127.0.0.0/8", "lo", "127.0.0.1/32,127.0.0.0/8"])

@@ -91,6 +91,7 @@ class Cluster:
         self.a.write(f"{folder}/ssh_config", config)
         self.a.write(f"{folder}/known_hosts", hostfile.known_hosts(peers))
         self.a.write(f"{folder}/hostfile", hostfile.hostfile([1, 1]))
+        self.a.write(f"{folder}/{launch.SSH}", launch.SSH_FOR_ANY_SHELL)
         self.a.write(f"{folder}/mpirun.json", json.dumps(command))
         self.a.write(f"{folder}/key", self.a.key.read_text())
         (self.a.disk.root / f"{folder}/key".lstrip("/")).chmod(0o600)

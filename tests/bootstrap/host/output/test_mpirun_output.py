@@ -50,7 +50,10 @@ STREAMS = {
         b"[1,1]<stdout>:a[1,0]<stdout>:b\x1e[1,2]<stdout>:c",
         [(0, b"b"), (1, b"a"), (2, b"c")],
     ),
-    "no tag is rank 0's": (b"a\x1eb\x1e[1,1]<stderr>:c\x1e", [(0, b"a"), (0, b"b"), (1, b"c")]),
+    "what a login prints before the first tag is no rank's": (
+        b"hi\nhi\n[1,1]<stdout>:c\x1e",
+        [(-1, b"hi"), (-1, b"hi"), (1, b"c")],
+    ),
     "two brackets before a tag": (b"[1,0]<stdout>:[[[1,1]<stdout>:x\x1e", [(1, b"x"), (0, b"[[")]),
 }
 

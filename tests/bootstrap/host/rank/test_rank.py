@@ -38,7 +38,8 @@ def test_variables_of_a_run_are_set_before_its_python_starts(tmp_path: Path) -> 
     look += "os.getcwd(), open('/proc/self/environ').read().split(chr(0))]))"
     (folder / NAME).write_text(look)
     (folder / "rank.sh").write_text(rank_starter(document))
-    done = started(["sh", str(folder / "rank.sh")], tmp_path)
+    for_another_python = {"PYTHONHOME": "/opt/conda"}  # of the host's ~/.bashrc
+    done = started(["sh", str(folder / "rank.sh")], tmp_path, for_another_python)
     path, random, cwd, environment = json.loads(done.stdout)
     assert {f"{name}={value}" for name, value in values.items()} <= {*environment}
     assert str(folder / "work/src") in path and cwd == str(folder / "work") and not random
