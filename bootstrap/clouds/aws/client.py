@@ -56,10 +56,19 @@ def connect(region: str | None) -> AwsClient:
 
 
 def default_region() -> str | None:
-    """The region of the user's configuration."""
+    """The region of the user's configuration.
+
+    Raises:
+        UsageError: that configuration cannot be read, or lacks the profile that a variable names.
+    """
     if not find_spec("boto3"):
         raise _not_installed()
-    region: str | None = boto_session().region_name
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        region: str | None = boto_session().region_name
+    except BotoCoreError as error:
+        raise UsageError(f"AWS call failed: {error}") from None
     return region
 
 

@@ -40,6 +40,7 @@ ENDPOINTS = {
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"  # gcloud's own variables for other endpoints
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 VARIABLES = ("CLOUDSDK_", "GOOGLE_", "GCE_", "NO_GCE_")  # of the login
+CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"  # a variable: the file
 LOGIN = "gcloud auth application-default login"
 OPERATION_SECONDS = 600.0
 
@@ -127,6 +128,7 @@ def connect() -> GoogleClient:
 
     Raises:
         NoCredentials: google-auth is not installed, or there are no credentials.
+        UsageError: GOOGLE_APPLICATION_CREDENTIALS names none.
     """
     try:
         from google.auth.exceptions import DefaultCredentialsError
@@ -137,7 +139,9 @@ def connect() -> GoogleClient:
     logging.getLogger("google.auth._default").setLevel(logging.ERROR)
     try:
         session = _session(login.state(VARIABLES, _files))
-    except DefaultCredentialsError:
+    except DefaultCredentialsError as error:
+        if os.environ.get(CREDENTIALS):  # no login replaces these
+            raise UsageError(f"{CREDENTIALS}: {error}", hint=f"unset {CREDENTIALS}") from None
         raise NoCredentials("Google call failed: you are not logged in", hint=LOGIN) from None
     storage = endpoint("storage").removesuffix("storage/v1/")
     return GoogleClient(session, storage, endpoint("compute"))
@@ -146,7 +150,7 @@ def connect() -> GoogleClient:
 def _files(variables: Mapping[str, str]) -> tuple[Path, ...]:
     folder = Path(variables.get("CLOUDSDK_CONFIG") or Path.home() / ".config/gcloud")
     default = folder / "application_default_credentials.json"
-    return (Path(variables.get("GOOGLE_APPLICATION_CREDENTIALS") or default),)
+    return (Path(variables.get(CREDENTIALS) or default),)
 
 
 @lru_cache(1)

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from bootstrap.clouds.base import NoCredentials
+from bootstrap.errors import UsageError
+
 ROLE = "arn:aws:iam::123456789012:role/team"
 CONFIG = f"""
 [profile base]
@@ -67,3 +70,34 @@ def test_googles_login_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     os.utime(login, (1, 1))
     connect()
     assert starts.read_text().count("started") == 2, "another login is used at once"
+
+
+@pytest.mark.parametrize("content", [None, "{}"])
+def test_a_file_of_credentials_that_is_not_usable_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    """Whoever logs in again is not helped: the variable comes first."""
+    pytest.importorskip("google.auth", reason="scripts/setup --stacks installs google-auth")
+    from bootstrap.clouds.gcp.client import connect
+
+    if content is not None:
+        (tmp_path / "keys").write_text(content)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "keys"))
+    with pytest.raises(UsageError, match=str(tmp_path / "keys")) as caught:
+        connect()
+    assert not isinstance(caught.value, NoCredentials)
+    assert "unset GOOGLE_APPLICATION_CREDENTIALS" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("text, why", [("", "team"), ("[default", "parse")])
+def test_a_configuration_of_aws_that_is_not_usable_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    pytest.importorskip("boto3", reason="scripts/setup --stacks installs it")
+    from bootstrap.clouds.aws.areas import areas
+
+    (tmp_path / "config").write_text(text)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    with pytest.raises(UsageError, match=f"AWS call failed: .*{why}"):
+        areas(())
