@@ -12,6 +12,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
+from ..clouds.local.package_index import settings_of_pip
 from ..console import log
 from ..errors import RailheadError
 from ..host.base import locks
@@ -85,7 +86,8 @@ def variables() -> dict[str, str]:
         if name.upper() in KEPT or name.startswith(("UV_", "PIP_", "XDG_"))
     }
     trust = SYSTEM_TRUST if any(map(os.path.exists, certificates.STORES)) else {}
-    return {**trust, **kept, **ENVIRONMENT, "UV_NO_CONFIG": "0"}  # `pip` passes its own config file
+    # `pip` passes its own config file.
+    return {**trust, **settings_of_pip(), **kept, **ENVIRONMENT, "UV_NO_CONFIG": "0"}
 
 
 def uv_for_hosts() -> Bundle:

@@ -22,6 +22,7 @@ from ...errors import RailheadError, UsageError
 from ...inventory import caches
 from ...inventory.files import atomic_write
 from . import processes
+from .package_index import settings_of_pip
 
 SSHD = ("/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd")
 
@@ -143,7 +144,10 @@ def run(host: LocalHost) -> None:
 
 def _environment(host: LocalHost) -> dict[str, str]:
     passed = {name: os.environ[name] for name in NETWORK if name in os.environ}
-    return passed | {
+    pip = settings_of_pip().items()
+    # Its proxy and certificates would apply to the programs of runs as well.
+    index = {name: value for name, value in pip if name.startswith("UV_")}
+    return {**index, **passed} | {
         "HOME": str(host.home),
         "TMPDIR": str(host.folder / "tmp"),
         "UV_CACHE_DIR": str(caches.cache("uv")),

@@ -110,6 +110,7 @@ def test_a_file_without_an_end_is_refused(tmp_path: Path, name: str) -> None:
 def test_only_one_module_starts_uv_and_pip_here() -> None:
     """Another list of words that begins a command of theirs would lack the options of this one."""
     starts = {"bootstrap/provision/uv.py", "bootstrap/provision/wheels.py"}
+    starts |= {"bootstrap/clouds/local/package_index.py"}  # reads the settings of pip
     on_hosts = {"bootstrap/cli/wheel.py", "bootstrap/serving/notebook.py"}
     on_hosts |= {"bootstrap/provision/apply.py", "bootstrap/provision/host_step.py"}
     modules = set()
