@@ -8,12 +8,23 @@ from .ctrl_c import end_at_once
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
     end_at_once()
+    use_utf8()
     begin()
     from importlib import import_module
 
     from .installation import PREFIX
 
     import_module(f"{PREFIX}bootstrap.cli.program").main()
+
+
+def use_utf8() -> None:
+    """Start again in Python's UTF-8 mode if the locale has another encoding: the names of files
+    and the text that hosts send are in UTF-8."""
+    import os
+    import sys
+
+    if sys.getfilesystemencoding() != "utf-8":
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def begin() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,3 +165,20 @@ def test_the_list_is_in_groups_and_an_own_task_is_last(tmp_path: Path) -> None:
     titles = [line[:-1] for line in lines if line.endswith(":") and line[0] != " "]
     assert titles == ["Train", "Results", "Serve", "Hosts", "Cloud", "Of this fabfile"]
     assert max(map(len, lines)) <= 80 and lines[-1].split() == ["mine", "Theirs."]
+
+
+@pytest.mark.parametrize("mode", [[], ["-X", "utf8=0"]])
+def test_names_of_files_are_in_utf8_whatever_the_locale_is(tmp_path: Path, mode: list[str]) -> None:
+    """In a folder λ, with a task that writes a file é: Python would use the locale's encoding."""
+    folder = tmp_path / "λ"
+    folder.mkdir()
+    (folder / "fabfile.py").write_text(
+        "from fabric import task\n@task\ndef mine(c):\n    open('\\u00e9', 'w').write('\\u03bb')\n"
+    )
+    ascii_ = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    variables = {**ascii_, "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    variables["PYTHONPATH"] = str(ROOT)
+    argv = [sys.executable, *mode, "-m", "railhead", "mine"]
+    done = subprocess.run(argv, cwd=folder, env=variables, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "é").read_text(encoding="utf-8") == "λ"
