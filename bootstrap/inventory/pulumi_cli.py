@@ -121,10 +121,13 @@ def login() -> Login:
     """Who is logged in.
 
     Raises:
-        UsageError: nobody is logged in.
+        UsageError: nobody is logged in, or the backend does not answer.
     """
     process = run("whoami", "--json")
     if process.returncode:
+        reason = (process.stderr.strip().splitlines() or [""])[-1].removeprefix("error: ")
+        if reason and "PULUMI_ACCESS_TOKEN" not in reason:
+            raise UsageError(f"the Pulumi backend does not answer: {reason}", hint="pulumi whoami")
         raise UsageError("you are not logged in to Pulumi", hint="pulumi login")
     subject = "the answer of pulumi whoami"
     return decode(Login, json.loads(process.stdout), what=subject, error=UsageError)

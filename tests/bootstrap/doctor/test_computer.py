@@ -76,11 +76,20 @@ def test_an_old_pulumi_is_named(pulumi: PulumiCommand, version: str, state: str)
     assert found(with_stack=True)["pulumi"].state == state
 
 
-def test_a_missing_login_names_its_command(pulumi: PulumiCommand) -> None:
+@pytest.mark.parametrize("why", ["", "echo 'error: PULUMI_ACCESS_TOKEN must be set' >&2;"])
+def test_a_missing_login_names_its_command(pulumi: PulumiCommand, why: str) -> None:
     assert found(with_stack=True)["pulumi login"].evidence == "ann at file://~"
-    pulumi.answers(version="echo v3.259.0", whoami="exit 255")
+    pulumi.answers(version="echo v3.259.0", whoami=f"{why} exit 255")
     check = found(with_stack=True)["pulumi login"]
     assert (check.state, check.next) == ("blocks", "pulumi login")
+
+
+@pytest.mark.parametrize("why", ["stat /nope: no such file or directory", "no such host"])
+def test_a_backend_that_is_not_there_is_no_missing_login(pulumi: PulumiCommand, why: str) -> None:
+    pulumi.answers(version="echo v3.259.0", whoami=f"echo 'error: {why}' >&2; exit 1")
+    check = found(with_stack=True)["pulumi login"]
+    assert (check.state, check.next) == ("blocks", "pulumi whoami")
+    assert check.evidence.endswith(why)
 
 
 @pytest.mark.parametrize(
