@@ -423,6 +423,22 @@ def test_open_mpi_5_has_its_own_daemon_and_its_ranks_print_to_a_pipe() -> None:
     assert "--merge-stderr-to-stdout" not in four and four[-1].endswith('rank.sh" 2>&1')
 
 
+@pytest.mark.root
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="no Open MPI")
+@pytest.mark.parametrize("name", ["gpu_1", "My_Host"])
+def test_ranks_start_on_a_host_whose_name_has_an_underscore(name: str) -> None:
+    """By default, mpirun 4.1 prints an error about it and hangs."""
+    options = ["--oversubscribe", "-np", "2", "--mca", "regx", parameters(argv())["regx"]]
+    ended = subprocess.run(
+        ["unshare", "-u", "sh", "-c", f'echo {name} >/proc/sys/kernel/hostname; exec "$@"', "sh"]
+        + ["timeout", "60", "mpirun", *options, "hostname"],
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.stdout == f"{name}\n" * 2, ended.stderr
+
+
 SHELLS = [*filter(shutil.which, ("sh", "bash", "zsh", "fish", "ksh", "tcsh"))]
 
 
