@@ -34,6 +34,9 @@ LINE_LIMIT = 1 << 20  # bytes; of a longer line only the end is kept
 LOCKED = 2 * 3600.0
 GRACE = 3.0  # seconds for a command to end after SIGTERM
 LINGER = 1.0  # seconds to read what remains in the pipe after the command has ended
+NOEXEC = (
+    "its disk is mounted noexec: make ~/.railhead a link to a folder on a disk without this option"
+)
 HELD: dict[int, IO[bytes]] = {}  # {pid: the standard input of a command that waits}
 
 
@@ -103,17 +106,23 @@ def opened(
     request: Run | Start, stdin: Any, stdout: Any, lock: int | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a command in its own session; `~` at the start of an argument is the home. The command
-    holds the `lock`."""
-    return subprocess.Popen(
-        [os.path.expanduser(arg) for arg in request.argv],
-        cwd=os.path.expanduser(request.cwd) if request.cwd else None,
-        env={**os.environ, **{k: os.path.expanduser(v) for k, v in request.env.items()}},
-        stdin=stdin,
-        stdout=stdout,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        pass_fds=() if lock is None else (lock,),
-    )
+    holds the `lock`. OSError: it cannot be started, also by its mount."""
+    argv = [os.path.expanduser(arg) for arg in request.argv]
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=os.path.expanduser(request.cwd) if request.cwd else None,
+            env={**os.environ, **{k: os.path.expanduser(v) for k, v in request.env.items()}},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=() if lock is None else (lock,),
+        )
+    except PermissionError:
+        if os.path.exists(argv[0]) and os.statvfs(argv[0]).f_flag & os.ST_NOEXEC:
+            raise OSError(f"{argv[0]}: {NOEXEC}") from None
+        raise
 
 
 def feed(process: subprocess.Popen[bytes], text: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import threading
 import time
@@ -46,6 +47,25 @@ def test_run_gives_input_environment_and_folder(agent: Agent, home: Path) -> Non
 
 def test_run_does_not_mind_input_that_nobody_reads(agent: Agent) -> None:
     assert agent.call("run", argv=["true"], text="x" * 1_000_000)[0] == {"rc": 0, "tail": []}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options, says", [("noexec", commands.NOEXEC), ("exec", "")])
+def test_a_program_on_a_disk_without_programs_names_the_mount(
+    agent: Agent, home: Path, options: str, says: str
+) -> None:
+    disk = home / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "test", disk], check=True)
+    try:
+        shutil.copy("/bin/true", disk / "uv")
+        with pytest.raises(Failed, match="mounted noexec") if says else contextlib.nullcontext():
+            agent.call("run", argv=["~/disk/uv"])
+        (disk / "text").touch(0o644)
+        with pytest.raises(Failed, match=f"{disk}/text" if says else "Permission denied"):
+            agent.call("run", argv=["~/disk/text"])
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 BACKGROUND = {
