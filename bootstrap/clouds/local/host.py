@@ -151,7 +151,8 @@ def _environment(host: LocalHost) -> dict[str, str]:
         "HOME": str(host.home),
         "TMPDIR": str(host.folder / "tmp"),
         "UV_CACHE_DIR": str(caches.cache("uv")),
-        "PATH": f"{Path(sys.base_prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        # This Python's folder is last: that of conda may have another MPI and another ssh.
+        "PATH": f"/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:{Path(sys.base_prefix) / 'bin'}",
         processes.MARK: str(host.folder),
     }
 

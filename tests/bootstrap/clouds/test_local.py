@@ -97,6 +97,25 @@ def test_each_has_its_own_key_home_and_temporary_folder(pair: list[LocalHost]) -
         assert key.split()[1] in line(machine)
 
 
+def test_the_programs_of_the_system_come_before_those_beside_this_python(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of conda's Python may have the mpirun of another MPI."""
+    names = ("ssh", "ls", "python3.99")
+    (tmp_path / "bin").mkdir()
+    for name in names:
+        (tmp_path / "bin" / name).symlink_to("/bin/true")
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
+    cluster.start("pair", 2)
+    try:
+        for output in ask(f"for name in {' '.join(names)}; do command -v $name; done").values():
+            ssh, ls, python = output.splitlines()
+            assert not {ssh, ls} & {str(path) for path in (tmp_path / "bin").iterdir()}
+            assert python == str(tmp_path / "bin/python3.99")
+    finally:
+        cluster.stop("pair")
+
+
 def test_its_key_is_pinned_without_a_question(pair: list[LocalHost]) -> None:
     inventory = local_state.load_cluster("pair")
     assert [f"[{h.address}]:{h.port} {h.host_key}\n" for h in inventory.hosts] == [
