@@ -42,6 +42,7 @@ from ..ssh import connect
 from ..ssh.session import ConnectionLost
 
 SHOWN_ENTRIES = 20
+MANY_FILES = 4  # of a folder of results: all of them are not listed
 NAMED_RUNS = 3
 CANCEL_SECONDS = 600.0  # on each host
 LOOK_SECONDS = 180.0  # on each host, for its list of runs
@@ -330,15 +331,18 @@ def _print_results(folder: Path) -> None:
 
 
 def listing(folder: Path) -> list[str]:
-    """What is in a results folder: its files, and its folders with the number of their files; the
-    first `SHOWN_ENTRIES`."""
+    """What is in a results folder: its files, then those of its folders, but only the number for a
+    folder with many; the first `SHOWN_ENTRIES`."""
     entries = sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name))
-    lines = [_entry(path) for path in entries[:SHOWN_ENTRIES]]
-    hidden = len(entries) - len(lines)
-    return lines + ([f"... and {hidden} more"] if hidden else [])
+    lines = [line for path in entries for line in _entries(path)]
+    hidden = len(lines) - SHOWN_ENTRIES
+    return lines[:SHOWN_ENTRIES] + ([f"... and {hidden} more"] if hidden > 0 else [])
 
 
-def _entry(path: Path) -> str:
+def _entries(path: Path) -> list[str]:
     if not path.is_dir():
-        return path.name
-    return f"{path.name}/  {count(sum(inner.is_file() for inner in path.rglob('*')), 'file')}"
+        return [path.name]
+    files = sorted(inner for inner in path.rglob("*") if inner.is_file())
+    if len(files) > MANY_FILES:
+        return [f"{path.name}/  {count(len(files), 'file')}"]
+    return [file.relative_to(path.parent).as_posix() for file in files]

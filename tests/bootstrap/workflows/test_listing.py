@@ -9,13 +9,14 @@ import pytest
 from bootstrap.workflows import attach
 
 
-def test_files_are_listed_by_name_and_folders_with_the_number_of_their_files(
+def test_files_are_listed_and_of_a_folder_with_many_their_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("worst/1.png", "worst/more/2.png", "logs/rank-0.log", "result.json", "a.svg"):
+    many = [f"worst/{number}.png" for number in range(4)]
+    for name in (*many, "worst/more/5.png", "logs/b/rank-0.log", "logs/a", "result.json", "a.svg"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    lines = ["a.svg", "result.json", "logs/  1 file", "worst/  2 files"]
+    lines = ["a.svg", "result.json", "logs/a", "logs/b/rank-0.log", "worst/  5 files"]
     assert attach.listing(tmp_path) == lines
     monkeypatch.setattr(attach, "SHOWN_ENTRIES", 3)
-    assert attach.listing(tmp_path) == [*lines[:3], "... and 1 more"]
+    assert attach.listing(tmp_path) == [*lines[:3], "... and 2 more"]
