@@ -318,7 +318,7 @@ def mpirun_argv(
     that waits for others yields its core at each poll: another rank, or the threads that prepare
     its batches, may need it. By default ranks yield only if the host has fewer slots than ranks.
     TCP keepalive detects a dead link within half a minute; OpenMPI's default is 5 minutes. By its
-    default `regx`, Open MPI 4.1 refuses a host's name with an underscore, and hangs.
+    default `regx`, Open MPI 4.1 refuses a host's name with an underscore.
 
     Open MPI 5 silently drops parameters after `-mca` (one dash). On stdout it does not tag each
     piece of output, and 5.0.7 and 5.0.8 mix the ranks. On stderr, a pipe, each frame (rank.py)
