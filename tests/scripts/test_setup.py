@@ -120,6 +120,7 @@ def bare(tmp_path: Path) -> Machine:
 def whole(bare: Machine) -> Machine:
     """All calls."""
     bare.have({**dict.fromkeys(PARTS, ":"), "mpicxx": MPI, "python3": python()})
+    bare.have(mpirun="echo 'mpirun (Open MPI) 4.1.4'")
     return bare
 
 
@@ -207,6 +208,16 @@ def test_without_root_and_sudo_the_one_command_is_printed(
     assert f"missing here: {package};" in process.stderr
     assert f"next: sh {whole.clone}/scripts/parts {package}   # as root" in process.stderr
     assert whole.requests() == []
+
+
+def test_another_mpi_on_the_path_does_not_count_as_open_mpi(whole: Machine) -> None:
+    system = whole.folder / "system"
+    system.mkdir()
+    (whole.bin / "mpirun").rename(system / "mpirun")
+    whole.have(mpirun="echo 'HYDRA build details: Version: 4.2.0'")
+    assert "missing here: openmpi-bin;" in whole.setup().stderr
+    whole.variables["PATH"] = f"{whole.bin}:{system}"
+    assert whole.setup().returncode == 0
 
 
 def test_mpi_without_its_header_is_a_missing_part(whole: Machine) -> None:
