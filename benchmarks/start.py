@@ -25,8 +25,8 @@ from statistics import median
 
 from benchmarks.figures import Figure, emit
 from bootstrap.clouds.local import cluster as local_cluster
-from bootstrap.host.base.programs import SHARED
 from bootstrap.inventory import caches, local_state
+from bootstrap.runs.launch import SSH
 
 FAB = Path(sys.executable).with_name("fab")
 LIMIT = 0.5  # seconds
@@ -114,10 +114,10 @@ def raw(home: Path) -> float:
     document = json.loads((run / "run.json").read_text())
     python = f'"$HOME/.railhead/envs/{document["runtime"]["digest"]}/bin/python"'
     run_tmp = f"TMPDIR=$HOME/.railhead/runs/{run.name}/tmp"  # a link to nothing: the run has ended
-    shared = " ".join(("", *SHARED))  # the connections of the login check, which nobody types
+    agent = f"sh {run}/{SSH}"  # it uses the connections of the login check, which nobody types
     argv = [
         # Two orted that share a session folder: one of 60 starts hangs, Open MPI 4.1.4.
-        word.replace(run_tmp, "TMPDIR=$HOME").removesuffix(shared)
+        word.replace(run_tmp, "TMPDIR=$HOME").replace(agent, f"ssh -F {run}/ssh_config")
         for word in json.loads((run / "mpirun.json").read_text())
     ]
     argv[-1] = f"cd $HOME/.railhead/runs/{run.name}/work && exec {python} step.py"

@@ -27,7 +27,9 @@ MAKERS = {GPU: "make gpu-check", CLOUD: "make test-cloud"}
 ROW = re.compile(r"^\| training \|.*\n", re.MULTILINE)
 CLOUD_ROW = re.compile(r"^\| AWS, Google Cloud \|.*\n", re.MULTILINE)
 CLOUDS = {"aws": "AWS", "gcp": "Google Cloud"}
-NEVER = "on a GPU: the runtimes for GPUs are locked, and the Horovod wheel for them is compiled and"
+NEVER = (
+    "TensorFlow on a GPU: GPU runtimes are locked, and the Horovod wheel for them is compiled and"
+)
 NEVER += " run over two CPU ranks (`make gpu-wheel`)"
 
 

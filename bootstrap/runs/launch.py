@@ -290,11 +290,11 @@ def run_document(
 SSH = "mpirun-ssh.sh"
 # mpirun writes its command for sh, but ssh gives it to the login shell of the account: fish, for
 # example, refuses it. Any shell starts sh, which reads the command.
-SSH_FOR_ANY_SHELL = """\
-# mpirun starts this instead of ssh, as: -F FILE -o OPTION HOST COMMAND...
-file=$2 option=$4 host=$5
-shift 5
-exec ssh -x -F "$file" -o "$option" "$host" exec /bin/sh <<END
+SSH_FOR_ANY_SHELL = f"""\
+# mpirun starts this instead of ssh, as: HOST COMMAND...
+host=$1
+shift
+exec ssh -x -F "${{0%/*}}/ssh_config" {" ".join(SHARED)} "$host" exec /bin/sh <<END
 $*
 END
 """
@@ -331,7 +331,6 @@ def mpirun_argv(
     agent = ("prte_launch_agent", "prted") if five else ("orte_launch_agent", "orted")
     mca = {
         "plm_rsh_agent": f"sh {run_folder}/{SSH}",
-        "plm_rsh_args": " ".join(("-F", f"{run_folder}/ssh_config", *SHARED)),
         "plm_rsh_no_tree_spawn": "1",
         agent[0]: f"{marks} {agent[1]}",
         "oob_tcp_keepalive_time": "10",

@@ -331,10 +331,9 @@ def _print_results(folder: Path) -> None:
 
 
 def listing(folder: Path) -> list[str]:
-    """What is in a results folder: its files, then those of its folders, but only the number for a
-    folder with many; the first `SHOWN_ENTRIES`."""
-    entries = sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name))
-    lines = [line for path in entries for line in _entries(path)]
+    """The files of a results folder, but only their number for a folder with many; the first
+    `SHOWN_ENTRIES` lines."""
+    lines = [line for path in sorted(folder.iterdir()) for line in _entries(path)]
     hidden = len(lines) - SHOWN_ENTRIES
     return lines[:SHOWN_ENTRIES] + ([f"... and {hidden} more"] if hidden > 0 else [])
 

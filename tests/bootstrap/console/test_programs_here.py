@@ -30,6 +30,7 @@ OTHERS = {
     "bootstrap/cli/machine_tasks.py": "fab ssh becomes ssh, in the user's terminal",
     "bootstrap/cli/result_tasks.py": "the user's browser, with a page that was written here",
     "bootstrap/cli/generate.py": "ruff, for make generate",
+    "railhead/__main__.py": "this command again, in Python's UTF-8 mode",
     "stacks/live_prices.py": "stacks import nothing of bootstrap",
     "stacks/local.py": "stacks import nothing of bootstrap",
     "stacks/program.py": "stacks import nothing of bootstrap",

@@ -105,7 +105,7 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_without_a_file_no_gpu_is_claimed() -> None:
     row = tested_on.row([])
-    assert re.fullmatch(r"\| training \| [^|]+ \| on a GPU: [^|]+ \|\n", row)
+    assert re.fullmatch(r"\| training \| [^|]+ \| TensorFlow on a GPU: [^|]+ \|\n", row)
     assert "GPU" not in row.split("|")[2]
 
 

@@ -16,7 +16,7 @@ def test_files_are_listed_and_of_a_folder_with_many_their_number(
     for name in (*many, "worst/more/5.png", "logs/b/rank-0.log", "logs/a", "result.json", "a.svg"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    lines = ["a.svg", "result.json", "logs/a", "logs/b/rank-0.log", "worst/  5 files"]
+    lines = ["a.svg", "logs/a", "logs/b/rank-0.log", "result.json", "worst/  5 files"]
     assert attach.listing(tmp_path) == lines
     monkeypatch.setattr(attach, "SHOWN_ENTRIES", 3)
     assert attach.listing(tmp_path) == [*lines[:3], "... and 2 more"]

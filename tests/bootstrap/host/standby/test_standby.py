@@ -15,7 +15,7 @@ from standins.runs.run_documents import run_json
 from standins.stores.object_stores import S3
 
 from bootstrap.host.attempts.run_state import State
-from bootstrap.host.base import json_file
+from bootstrap.host.base import full_disk, json_file
 from bootstrap.host.base import programs as archive
 from bootstrap.host.lease.terms import Terms, claim_of
 from bootstrap.host.run import held, lease
@@ -194,8 +194,9 @@ def test_the_successor_goes_on_with_the_last_attempts_keras_and_the_time_of_the_
 
 
 def test_a_standby_frees_its_reserved_space_to_begin_its_term(standby: Standby) -> None:
+    full_disk.reserve(program.RUN)
     reserve = Path(program.RUN, "reserve")
-    reserve.write_bytes(b"1")
+    assert reserve.exists()
     assert standby.begin_term() and not reserve.exists()
 
 
