@@ -85,7 +85,7 @@ def variables() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.upper() in KEPT or name.startswith(("UV_", "PIP_", "XDG_"))
     }
-    trust = SYSTEM_TRUST if any(map(os.path.exists, certificates.STORES)) else {}
+    trust = SYSTEM_TRUST if certificates.of_system() else {}
     # `pip` passes its own config file.
     return {**trust, **settings_of_pip(), **kept, **ENVIRONMENT, "UV_NO_CONFIG": "0"}
 

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import tempfile
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ PART = 8 << 20  # bytes of one part of an upload
 READ_TIMEOUT = timedelta(seconds=30)
 RETRY_TIMEOUT = timedelta(seconds=60)
 REGION_SECONDS = 10
+_ONE_AT_A_TIME = threading.Lock()  # changes a variable of this process
 
 
 @dataclass(frozen=True)
@@ -361,14 +363,15 @@ def connected(place: BucketUri) -> Any:
 @contextlib.contextmanager
 def _trusting(authorities: str | None) -> Iterator[None]:
     """obstore (0.11.1) reads SSL_CERT_FILE when it makes a client, and not AWS's own variable."""
-    if not authorities or "SSL_CERT_FILE" in os.environ:
-        yield
-        return
-    os.environ["SSL_CERT_FILE"] = authorities
-    try:
-        yield
-    finally:
-        del os.environ["SSL_CERT_FILE"]
+    with _ONE_AT_A_TIME:
+        if not authorities or "SSL_CERT_FILE" in os.environ:
+            yield
+            return
+        os.environ["SSL_CERT_FILE"] = authorities
+        try:
+            yield
+        finally:
+            del os.environ["SSL_CERT_FILE"]
 
 
 def endpoint_of(scheme: str) -> str:

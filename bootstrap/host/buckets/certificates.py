@@ -13,4 +13,9 @@ STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.cr
 
 def trusted() -> str | None:
     """The file that SSL_CERT_FILE names, otherwise the system's; None if there is neither."""
-    return os.environ.get("SSL_CERT_FILE") or next(filter(os.path.exists, STORES), None)
+    return os.environ.get("SSL_CERT_FILE") or of_system()
+
+
+def of_system() -> str | None:
+    """The file with the list of the system; None without one."""
+    return next(filter(os.path.exists, STORES), None)

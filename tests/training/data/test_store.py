@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -12,12 +13,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import obstore.store
 import pytest
 from standins.relay import Relay
 from standins.stores import object_stores
 from standins.stores.object_stores import S3, Gcs
 
 from railhead.documents import s3_endpoint
+from railhead.documents.uri import BucketUri
 from training.data import DataError, store, uri
 
 NUMBERS = itertools.count()
@@ -371,3 +374,34 @@ def test_a_config_file_that_cannot_be_read_names_no_server(
     for name in (*s3_endpoint.VARIABLES, s3_endpoint.IGNORE):
         monkeypatch.delenv(name, raising=False)
     assert s3_endpoint.address() == ""
+
+
+def test_clients_that_are_made_at_once_all_trust_the_authorities_of_aws_own_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """obstore reads another variable, which is set while a client is made."""
+    for name in ("AWS_REGION", "AWS_CA_BUNDLE", "AWS_ENDPOINT_URL"):
+        monkeypatch.setenv(name, name)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    second_begins, first_is_over = threading.Event(), threading.Event()
+    trusted: list[str | None] = []
+
+    def make(*_: object, **__: object) -> None:
+        if threading.current_thread() is first:
+            second.start()
+            second_begins.wait(0.5)
+        else:
+            second_begins.set()
+            first_is_over.wait(60)
+        trusted.append(os.environ.get("SSL_CERT_FILE"))
+
+    def connect() -> None:
+        store.connected(BucketUri("s3", "ours", ""))
+        first_is_over.set()
+
+    monkeypatch.setattr(obstore.store, "S3Store", make)
+    first, second = threading.Thread(target=connect), threading.Thread(target=connect)
+    first.start()
+    first.join(60)
+    second.join(60)
+    assert trusted == ["AWS_CA_BUNDLE"] * 2 and "SSL_CERT_FILE" not in os.environ
