@@ -9,6 +9,7 @@ def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
     end_at_once()
     use_utf8()
+    open_closed_streams()
     begin()
     from importlib import import_module
 
@@ -25,6 +26,19 @@ def use_utf8() -> None:
 
     if sys.getfilesystemencoding() != "utf-8":
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
+def open_closed_streams() -> None:
+    """Open the null device in place of a standard stream that was closed before the start, as by
+    `>&-`: otherwise the next file or connection gets its number, and what is printed."""
+    import os
+    import sys
+
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest free one: this stream's
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def begin() -> None:

@@ -16,7 +16,7 @@ from railhead.installation import IS_WHEEL, PROGRAM
 from railhead.version import VERSION
 
 from ..console.output import error_as_json, printable
-from ..errors import DONE, INTERRUPTED, USAGE, Command, UsageError
+from ..errors import DONE, INTERRUPTED, USAGE, Command, UsageError, refusal
 from ..inventory.files import RUN_ID, refuse_of_others
 from . import machine_tasks, result_tasks, serving_tasks
 from . import tasks as run_tasks
@@ -38,14 +38,11 @@ TASKS: Mapping[str, Task] = {
 
 def main() -> None:
     """Run the command line of this process; it ends with the exit code of the task."""
-    words = sys.argv[1:]
     try:
-        if for_fabric := _for_fabric(words, Path.cwd()):
-            from .own_fabfile import run_with
-
-            run_with(for_fabric, partial(run, _without_fabfile(words)))
-        else:
-            run(words, TASKS)
+        try:
+            _run_with_own_tasks(sys.argv[1:])
+        finally:
+            sys.stdout.flush()
     except Exit as end:
         if end.message:
             print(end.message, file=sys.stderr)
@@ -55,8 +52,22 @@ def main() -> None:
         sys.exit(USAGE)
     except BrokenPipeError:
         sys.exit(output_closed().code)
+    except OSError as error:  # of a list or a help text; `reported` has those of a task
+        if (refused := refusal(error)) is None:
+            raise
+        print(printable(f"{PROGRAM}: {refused}"), file=sys.stderr)
+        os._exit(refused.code)  # Python would write to the full disk again
     except KeyboardInterrupt:  # before a task has begun
         sys.exit(INTERRUPTED)
+
+
+def _run_with_own_tasks(words: Sequence[str]) -> None:
+    if for_fabric := _for_fabric(words, Path.cwd()):
+        from .own_fabfile import run_with
+
+        run_with(for_fabric, partial(run, _without_fabfile(words)))
+    else:
+        run(words, TASKS)
 
 
 def run(

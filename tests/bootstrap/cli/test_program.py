@@ -182,3 +182,23 @@ def test_names_of_files_are_in_utf8_whatever_the_locale_is(tmp_path: Path, mode:
     done = subprocess.run(argv, cwd=folder, env=variables, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert (folder / "é").read_text(encoding="utf-8") == "λ"
+
+
+def test_a_command_without_standard_streams_ends_as_with_them(tmp_path: Path) -> None:
+    """As after `<&- >&- 2>&-`, in a home in which no host is known."""
+    command = f"exec {sys.executable} -m railhead status --hosts 127.0.0.1:9"
+    variables = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    codes = [
+        subprocess.run(f"{command} {closed}", shell=True, env=variables, timeout=60).returncode
+        for closed in ("</dev/null >/dev/null 2>&1", "<&- >&- 2>&-")
+    ]
+    assert codes == [4, 4]
+
+
+@pytest.mark.parametrize("words", ["--list", "train --help"])
+def test_a_full_disk_under_the_output_is_no_traceback(tmp_path: Path, words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        argv = [sys.executable, "-m", "railhead", *words.split()]
+        variables = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(argv, env=variables, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "No space left on device" in done.stderr.splitlines()[0]
