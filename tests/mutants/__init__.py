@@ -1,15 +1,18 @@
 """Faults put into the product on purpose, each with the tests that must fail for it.
 
 `python -m tests.mutants` applies one after the other to a copy of the tree and runs its tests. They
-are kept as pairs of texts, not as diffs: lines around them may change. tests/test_mutants.py
-verifies that each still applies.
+are in ROOM.txt, after an empty line each: what a user would suffer, the file, the arguments of
+pytest, the text with `- ` before each line, and with `+ ` what replaces it. No line of the file
+around the text is given: it may change. tests/test_mutants.py verifies that each still applies.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -30,13 +33,19 @@ class Mutant:
 
 
 def rooms() -> list[str]:
-    """The modules of mutants, by name."""
-    return sorted(
-        module.name for module in pkgutil.iter_modules(__path__) if module.name != "__main__"
-    )
+    """The files of mutants, by name."""
+    return sorted(file.stem for file in FOLDER.glob("*.txt"))
 
 
 def mutants(room: str) -> list[Mutant]:
-    """The mutants of one module."""
-    found = importlib.import_module(f"{__name__}.{room}").MUTANTS
-    return list(found)
+    """The mutants of one file."""
+    _, *blocks = (FOLDER / f"{room}.txt").read_text().split("\n\n")
+    return [_read(block) for block in blocks]
+
+
+def _read(block: str) -> Mutant:
+    what, file, arguments, *changes = block.splitlines()
+    old, new = (
+        "\n".join(line[2:] for line in changes if line.startswith(sign)) for sign in ("-", "+")
+    )
+    return Mutant(what, file, old, new, tuple(shlex.split(arguments)))
