@@ -59,10 +59,6 @@ class Resource:
 Lists = Mapping[str, Callable[[], Iterable[Resource]]]
 
 
-class Incomplete(RailheadError):
-    """A list lacks the resources of zones that the cloud cannot reach."""
-
-
 class Forbidden(RailheadError):
     """The credentials may not use this area, and no config, record or stack here names it."""
 

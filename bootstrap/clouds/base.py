@@ -43,6 +43,10 @@ class StockOut(Refused, NoCapacity):
     """The cloud has no room for a machine now."""
 
 
+class Incomplete(RailheadError):
+    """A list lacks the resources of zones that the cloud cannot reach."""
+
+
 class NoCredentials(UsageError):
     """There are no credentials for a cloud, or its SDK is not installed."""
 

@@ -8,8 +8,8 @@ from dataclasses import field
 from railhead.documents.lazy import dataclass
 from railhead.documents.leaks import FAILED, OK, SKIPPED, UNREACHABLE, LeakArea
 
-from ..clouds.areas import Area, Forbidden, Incomplete, Resource, areas, clouds_with_areas
-from ..clouds.base import NoCredentials, Refused
+from ..clouds.areas import Area, Forbidden, Resource, areas, clouds_with_areas
+from ..clouds.base import Incomplete, NoCredentials, Refused
 from ..clouds.machines import Place
 from ..console.threads import all_within
 from ..errors import RailheadError, UsageError

@@ -41,6 +41,7 @@ class Key:
     since: int = 0
     omit: bool = False
     rest: bool = False
+    path: str = ""
     doc: str = ""
 
 
@@ -51,6 +52,7 @@ def key(
     since: int = 0,
     omit: bool = False,
     rest: bool = False,
+    path: str = "",
     doc: str = "",
     **rules: Any,
 ) -> Any:
@@ -66,10 +68,12 @@ def key(
             this schema and newer ones it is required.
         omit: the key is not written if its value is the default.
         rest: not a key: a mapping of all keys that the dataclass does not have.
+        path: as in `a.b`: the value is what is there in the object of the key, or in each object of
+            a list; the default if nothing is there. For documents that others write.
         doc: the cell of the table in docs/architecture.md, of the documents that have one.
     """
     rule = Rule(choices=tuple(choices), **rules) if rules or choices else NO_RULE
-    metadata = {KEY: Key(rule, since, omit, rest, doc)}
+    metadata = {KEY: Key(rule, since, omit, rest, path, doc)}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -87,6 +91,7 @@ def decode(
     what: str = "the document",
     error: Callable[[str], Exception] = Malformed,
     unknown_keys: bool = True,
+    path: str = "",
 ) -> T:
     """The document in a JSON value.
 
@@ -96,12 +101,13 @@ def decode(
         what: names the document in messages.
         error: makes the exception from the message, such as "hosts[0].port must be an integer".
         unknown_keys: ignore keys that are not in the dataclass; otherwise they are refused.
+        path: as in `key`: only what is there is decoded.
 
     Raises:
         error: a key is missing, of another type, or not within its rules.
     """
     try:
-        return cast(T, _reader(cast(Any, kind), NO_RULE, unknown_keys)(value, 0))
+        return cast(T, _reader(cast(Any, kind), NO_RULE, unknown_keys)(_inside(value, path), 0))
     except Malformed as wrong:
         raise error(f"{what}: {wrong}"[:LONGEST]) from None
 
@@ -167,6 +173,32 @@ def _reader(kind: Any, rule: Rule, unknown_keys: bool) -> Read:
     return _plain(replace(rule, kind=kind))
 
 
+def _field_reader(f: Any, kind: Any, unknown_keys: bool) -> Read:
+    """The reader of a field, or of what is at its path."""
+    declared, default = key_of(f), _default(f)
+    read = _reader(kind, declared.rule, unknown_keys)
+    if not declared.path:
+        return read
+
+    def read_inside(value: Any, schema: int) -> Any:
+        inner = _inside(value, declared.path)
+        return default if inner is MISSING else read(inner, schema)
+
+    return read_inside
+
+
+def _inside(value: Any, path: str) -> Any:
+    """What is at a path of an object, or MISSING; of a list, what is there in its objects."""
+    if not path:
+        return value
+    if isinstance(value, list):
+        return [inner for item in value if (inner := _inside(item, path)) is not MISSING]
+    if not isinstance(value, dict):
+        raise Unfit("an object", value)
+    name, _, rest = path.partition(".")
+    return _inside(value[name], rest) if name in value else MISSING
+
+
 @dataclass(frozen=True)
 class _Key:
     attribute: str
@@ -194,7 +226,7 @@ class _Record:
             _name(f): _Key(
                 f.name,
                 hints[f.name],
-                _reader(hints[f.name], key_of(f).rule, self.unknown_keys),
+                _field_reader(f, hints[f.name], self.unknown_keys),
                 key_of(f),
                 (f.default, f.default_factory) != (MISSING, MISSING),
             )

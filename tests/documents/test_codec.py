@@ -170,3 +170,34 @@ def test_a_key_of_a_mapping_cannot_forge_a_message() -> None:
         decode(Cluster, changed("bounds", {"\x1b[31m\n" + "x" * 10_000: "a"}))
     message = str(refused.value)
     assert message.isprintable() and len(message) < 700
+
+
+@dataclass(frozen=True)
+class Instance:
+    state: str = key("unknown", path="name")
+    zone: str = key("", path="place.zone")
+    addresses: tuple[str, ...] = key((), path="ip")
+
+
+@pytest.mark.parametrize(
+    ("document", "instance"),
+    [
+        ({"state": {"name": "on"}, "zone": {"place": {"zone": "a"}}}, Instance("on", "a")),
+        ({"addresses": [{"ip": "a"}, {}, {"ip": "b"}]}, Instance(addresses=("a", "b"))),
+        ({"state": {}, "zone": {"place": {}}, "addresses": []}, Instance()),
+        ({"state": {"name": 1}}, "state must be a text"),
+        ({"zone": {"place": "a"}}, "zone must be an object"),
+        ({"addresses": ["a"]}, "addresses must be an object"),
+    ],
+)
+def test_a_path_leads_into_an_object_or_those_of_a_list(
+    document: dict[str, Any], instance: Instance | str
+) -> None:
+    for path, value in (("", document), ("one", {"one": document})):
+        if isinstance(instance, Instance):
+            assert decode(Instance, value, path=path) == instance
+            continue
+        with pytest.raises(Malformed, match=instance):
+            decode(Instance, value, path=path)
+    with pytest.raises(Malformed, match="it must be"):
+        decode(Instance, {"two": document}, path="one")

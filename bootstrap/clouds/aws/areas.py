@@ -23,7 +23,7 @@ from ..bucket import Bucket
 from ..costs import bucket_per_day, disk_per_day, per_day
 from ..machines import Place
 from ..storage import count_objects, describe_contents
-from .client import UNAUTHORIZED, AwsClient, answers, connect, default_region
+from .client import UNAUTHORIZED, AwsClient, connect, default_region, items
 from .ec2 import REGION_OF_LISTS, Instance, account, enabled_regions, reservations
 from .kinds import (
     ADDRESS,
@@ -131,7 +131,7 @@ class Region:
             calls = [Call("ec2", "terminate_instances", {"InstanceIds": [id_]})]
             yield replace(
                 self._made(MACHINE, id_, instance.tags, calls),
-                place=instance.Placement.AvailabilityZone,
+                place=instance.Placement,
                 details=f"{instance.InstanceType}{' spot' if instance.is_spot else ''}, "
                 f"{instance.state}{NO_DEADLINE if id_ in unbounded else ''}",
                 since=moment(instance.LaunchTime),
@@ -207,8 +207,8 @@ class Region:
             yield replace(made, details=details, since=moment(schedule.get("CreationDate")))
 
     def _schedule_names(self) -> Iterator[str]:
-        for page in answers(self.client, "scheduler", "list_schedules", NamePrefix=PREFIX):
-            yield from (str(schedule["Name"]) for schedule in page["Schedules"])
+        named = ("scheduler", "list_schedules", "Schedules.Name")
+        return items(str, self.client, *named, NamePrefix=PREFIX)
 
     def _tags_of_role(self, role: str) -> dict[str, str]:
         try:
@@ -260,10 +260,8 @@ class Global:
                 yield with_tags(self._bucket(name, moment(bucket.get("CreationDate"))), tags)
 
     def _all_buckets(self) -> Iterator[Described]:
-        for page in answers(
-            self.client, "s3", "list_buckets", "ContinuationToken", MaxBuckets=1000
-        ):
-            yield from page.get("Buckets", ())
+        named = ("s3", "list_buckets", "Buckets", "ContinuationToken")
+        return items(Any, self.client, *named, MaxBuckets=1000)
 
     def _tags_of_bucket(self, name: str) -> dict[str, str]:
         try:

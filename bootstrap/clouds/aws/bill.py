@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, timedelta
 from decimal import Decimal
+from itertools import chain
 
 from railhead.documents.lazy import dataclass
 from railhead.money.amount import Amount
 
 from ...console.output import Reporter
 from ...errors import RailheadError
-from .client import AwsClient, connect, pages
+from .client import AwsClient, connect, items
 from .kinds import ID
 from .prices import LISTED_IN, number
 
@@ -39,21 +40,6 @@ class Group:
     Metrics: Mapping[str, Figure]
 
 
-@dataclass(frozen=True)
-class Span:
-    """The groups of a month or a day."""
-
-    Groups: tuple[Group, ...] = ()
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A page of GetCostAndUsage."""
-
-    ResultsByTime: tuple[Span, ...] = ()
-    NextPageToken: str = ""
-
-
 def billed(
     since: date, until: date, report: Reporter, client: AwsClient | None = None
 ) -> dict[str, Amount]:
@@ -65,11 +51,12 @@ def billed(
     """
     report(f"each page of its answer costs {PAGE_USD} USD")
     client = client or connect(LISTED_IN)
-    listed = pages(
-        Answer,
+    spans = items(
+        tuple[Group, ...],
         client,
         "ce",
         "get_cost_and_usage",
+        "ResultsByTime.Groups",
         "NextPageToken",
         TimePeriod={"Start": f"{since}", "End": f"{until + timedelta(days=1)}"},
         Granularity="DAILY",
@@ -78,7 +65,7 @@ def billed(
         Filter={"Not": {"Tags": {"Key": ID, "MatchOptions": ["ABSENT"]}}},
     )
     by_id: dict[str, Amount] = {}
-    for group in (group for page in listed for span in page.ResultsByTime for group in span.Groups):
+    for group in chain.from_iterable(spans):
         stack_id = group.Keys[0].partition("$")[2]
         by_id[stack_id] = by_id.get(stack_id, Amount()) + _amount(group.Metrics[METRIC])
     if not by_id:

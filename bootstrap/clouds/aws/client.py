@@ -97,45 +97,41 @@ def _not_installed() -> NoCredentials:
     return NoCredentials("boto3, the SDK of AWS, is not installed", hint=ADD_STACKS)
 
 
-def ask(kind: type[T], client: AwsClient, service: str, operation: str, **parameters: Any) -> T:
-    """The response of a call; the fields of the dataclass `kind` have AWS's names.
+def ask(
+    kind: type[T], client: AwsClient, service: str, operation: str, path: str, **parameters: Any
+) -> T:
+    """What the response of a call has at a path, such as `Role.Arn`; the fields of a dataclass
+    `kind` have AWS's names.
 
     Raises:
         RailheadError: AWS does not answer, refuses, or answers something else.
     """
-    response = client(service, operation, **parameters)
-    return decode(kind, response, what=f"the answer to {operation}", error=RailheadError)
+    return _decoded(kind, client(service, operation, **parameters), operation, path)
 
 
-def pages(
-    kind: type[T],
+def _decoded(kind: type[T], answer: Any, operation: str, path: str) -> T:
+    what = f"the answer to {operation}"
+    return decode(kind, answer, what=what, error=RailheadError, path=path)
+
+
+def items(
+    kind: Any,
     client: AwsClient,
     service: str,
     operation: str,
+    key: str,
     token: str = "NextToken",
     **parameters: Any,
-) -> Iterator[T]:
-    """The pages of a list, each as `ask` returns it; the field `token` of a page names the next
-    one.
+) -> Iterator[Any]:
+    """The items of a list, from the key `key` of all its pages; the key `token` of a page names the
+    next one.
 
     Raises:
         RailheadError: as in `ask`; or there are too many pages.
     """
-    for answer in answers(client, service, operation, token, **parameters):
-        yield decode(kind, answer, what=f"the answer to {operation}", error=RailheadError)
-
-
-def answers(
-    client: AwsClient, service: str, operation: str, token: str = "NextToken", **parameters: Any
-) -> Iterator[Any]:
-    """The pages of a list as AWS answers them.
-
-    Raises:
-        RailheadError: AWS does not answer, or refuses; or there are too many pages.
-    """
     for _ in range(MOST_PAGES):
         answer = client(service, operation, **parameters)
-        yield answer
+        yield from _decoded(tuple[kind, ...], answer, operation, key)
         parameters[token] = answer.get(token)
         if not parameters[token]:
             return

@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 from railhead.documents.times import seconds
 
 from ..base import SpotOffer
-from .client import AwsClient, ask, pages
+from .client import AwsClient, ask, items
 
 STATES = {
     "pending": "starting",
@@ -29,27 +30,6 @@ REGION_OF_LISTS = COMMON_FACTS["aws"].default_region
 
 
 @dataclass(frozen=True)
-class StateName:
-    """The state of an instance."""
-
-    Name: str = ""
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why an instance has its state."""
-
-    Message: str = ""
-
-
-@dataclass(frozen=True)
-class Location:
-    """The zone of an instance."""
-
-    AvailabilityZone: str = ""
-
-
-@dataclass(frozen=True)
 class Tag:
     """A tag of an instance."""
 
@@ -57,30 +37,9 @@ class Tag:
     Value: str
 
 
-@dataclass(frozen=True)
-class Group:
-    """A security group."""
-
-    GroupId: str
-
-
 def seconds_of(time: object) -> float | None:
     """A time of EC2 as seconds since 1970; None if it has none."""
     return time.timestamp() if isinstance(time, datetime) else None
-
-
-@dataclass(frozen=True)
-class AttachedDisk:
-    """The disk of a device."""
-
-    AttachTime: Any = None  # a datetime
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """A device of an instance."""
-
-    Ebs: AttachedDisk = AttachedDisk()
 
 
 @dataclass(frozen=True)
@@ -91,26 +50,25 @@ class Instance:
     InstanceType: str = ""
     InstanceLifecycle: str = ""
     LaunchTime: Any = None  # a datetime
-    State: StateName = StateName()
-    StateReason: Reason = Reason()
+    State: str = key("", path="Name")
+    StateReason: str = key("", path="Message")
     StateTransitionReason: str = ""
-    BlockDeviceMappings: tuple[Mapped, ...] = ()
-    Placement: Location = Location()
+    BlockDeviceMappings: tuple[Any, ...] = key((), path="Ebs.AttachTime")  # datetimes
+    Placement: str = key("", path="AvailabilityZone")
     PublicIpAddress: str = ""
     PrivateIpAddress: str = ""
-    SecurityGroups: tuple[Group, ...] = ()
+    SecurityGroups: tuple[str, ...] = key((), path="GroupId")
     Tags: tuple[Tag, ...] = ()
 
     @property
     def state(self) -> str:
         """One of base.STATES."""
-        return STATES.get(self.State.Name, "unknown")
+        return STATES.get(self.State, "unknown")
 
     @property
     def created(self) -> float | None:
         """When its first disk was attached; seconds since 1970."""
-        times = [seconds_of(device.Ebs.AttachTime) for device in self.BlockDeviceMappings]
-        return min(filter(None, times), default=None)
+        return min(filter(None, map(seconds_of, self.BlockDeviceMappings)), default=None)
 
     @property
     def stopped(self) -> float | None:
@@ -126,7 +84,7 @@ class Instance:
     @property
     def offer(self) -> SpotOffer | None:
         """The type and the zone of a spot machine; None for others."""
-        zone = self.Placement.AvailabilityZone
+        zone = self.Placement
         return SpotOffer(self.InstanceType, zone) if self.is_spot and zone else None
 
     @property
@@ -141,14 +99,6 @@ class Reservation:
 
     OwnerId: str = ""
     Instances: tuple[Instance, ...] = ()
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page of DescribeInstances."""
-
-    Reservations: tuple[Reservation, ...]
-    NextToken: str = ""
 
 
 @dataclass(frozen=True)
@@ -169,20 +119,6 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """The answer of DescribeSecurityGroupRules."""
-
-    SecurityGroupRules: tuple[Rule, ...]
-
-
-@dataclass(frozen=True)
-class Attachment:
-    """The instance that has a disk."""
-
-    InstanceId: str
-
-
-@dataclass(frozen=True)
 class Volume:
     """A disk; `Size` in GB, `Throughput` in MiB/s."""
 
@@ -191,51 +127,22 @@ class Volume:
     VolumeType: str = ""
     Iops: int = 0
     Throughput: int = 0
-    Attachments: tuple[Attachment, ...] = ()
-
-
-@dataclass(frozen=True)
-class Volumes:
-    """The answer of DescribeVolumes."""
-
-    Volumes: tuple[Volume, ...]
-
-
-@dataclass(frozen=True)
-class EnabledRegion:
-    """A region that is enabled in the account."""
-
-    RegionName: str
-
-
-@dataclass(frozen=True)
-class Regions:
-    """The answer of DescribeRegions."""
-
-    Regions: tuple[EnabledRegion, ...]
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who the credentials belong to."""
-
-    Account: str
+    Attachments: tuple[str, ...] = key((), path="InstanceId")
 
 
 def account(client: AwsClient) -> str:
     """The account of the current credentials: `account 1234`."""
-    return f"account {ask(Caller, client, 'sts', 'get_caller_identity').Account}"
+    return f"account {ask(str, client, 'sts', 'get_caller_identity', 'Account')}"
 
 
 def enabled_regions(client: AwsClient) -> list[str]:
     """The regions that are enabled in the account."""
-    answer = ask(Regions, client, "ec2", "describe_regions")
-    return [region.RegionName for region in answer.Regions]
+    named = ("ec2", "describe_regions", "Regions.RegionName")
+    return [*ask(tuple[str, ...], client, *named)]
 
 
 def reservations(client: AwsClient, **filters: Collection[str]) -> Iterator[Reservation]:
     """The reservations whose instances pass all filters; `_` stands for `-` in a filter's name."""
     listed = [{"Name": n.replace("_", "-"), "Values": list(v)} for n, v in filters.items()]
-    named = ("ec2", "describe_instances")
-    for page in pages(Page, client, *named, Filters=listed, MaxResults=PAGE):
-        yield from page.Reservations
+    named = ("ec2", "describe_instances", "Reservations")
+    return items(Reservation, client, *named, Filters=listed, MaxResults=PAGE)

@@ -44,34 +44,6 @@ class Identity:
     Arn: str
 
 
-@dataclass(frozen=True)
-class Role:
-    """A role."""
-
-    Arn: str
-
-
-@dataclass(frozen=True)
-class GetRole:
-    """The answer to GetRole."""
-
-    Role: Role
-
-
-@dataclass(frozen=True)
-class Value:
-    """The value of a quota."""
-
-    Value: float
-
-
-@dataclass(frozen=True)
-class Quota:
-    """The answer to GetServiceQuota."""
-
-    Quota: Value
-
-
 def checks(request: StackRequest, client: AwsClient | None = None) -> Iterator[Check]:
     """All checks, in order; without valid credentials only the first."""
     client = client or connect(request.region)
@@ -176,7 +148,7 @@ def _principal(identity: Identity, client: AwsClient) -> str:
         return identity.Arn.replace(":sts:", ":iam:")
     name = rest.partition("/")[0]
     try:
-        return ask(GetRole, client, "iam", "get_role", RoleName=name).Role.Arn
+        return ask(str, client, "iam", "get_role", "Role.Arn", RoleName=name)
     except Refused:  # right for a role without a path
         return f"arn:aws:iam::{identity.Account}:role/{name}"
 
@@ -189,7 +161,7 @@ def _decided(
         if decision.EvalDecision == "allowed":
             continue
         name = decision.EvalActionName
-        if not decision.OrganizationsDecisionDetail.AllowedByOrganizations:
+        if not decision.OrganizationsDecisionDetail:
             by_organization.append(name)
         elif decision.is_conditional or name in limited:
             conditional.append(name)
@@ -226,12 +198,11 @@ def _by_dry_runs(client: AwsClient, request: StackRequest, reason: Refused) -> C
 def _vpcs(request: StackRequest, client: AwsClient) -> Check:
     try:
         used = len(client("ec2", "describe_vpcs")["Vpcs"])
-        quota = ask(
-            Quota, client, "service-quotas", "get_service_quota", ServiceCode="vpc", QuotaCode=VPCS
-        )
+        named = ("service-quotas", "get_service_quota", "Quota.Value")
+        limit = ask(float, client, *named, ServiceCode="vpc", QuotaCode=VPCS)
     except RailheadError as error:
         return Check("quota VPCs", "unknown", error.message)
     page = f"https://{request.region}.console.aws.amazon.com/servicequotas/home/services/vpc/quotas"
     command = f"pulumi config set{request.option} network VPC_ID"
     existing = f"{command}   # an existing one; or: {page}/{VPCS}"
-    return quota_check("quota VPCs", quota.Quota.Value, used, 1, existing)
+    return quota_check("quota VPCs", limit, used, 1, existing)

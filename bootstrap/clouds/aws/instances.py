@@ -27,8 +27,8 @@ from ..base import (
     utc_now,
 )
 from . import scheduler
-from .client import AwsClient, ask, connect
-from .ec2 import Instance, Rule, Rules, Volumes, account, reservations, seconds_of
+from .client import AwsClient, connect, items
+from .ec2 import Instance, Rule, Volume, account, reservations, seconds_of
 from .s3 import S3
 
 EC2 = "EC2 DescribeInstances"
@@ -171,8 +171,9 @@ class Aws:
 
     def _disks(self) -> Iterator[Cost]:
         filters = [{"Name": "attachment.instance-id", "Values": list(self._names)}]
-        for disk in ask(Volumes, self._client, "ec2", "describe_volumes", Filters=filters).Volumes:
-            held_by = ", ".join(self._names[attached.InstanceId] for attached in disk.Attachments)
+        named = ("ec2", "describe_volumes", "Volumes")
+        for disk in items(Volume, self._client, *named, Filters=filters):
+            held_by = ", ".join(self._names[instance] for instance in disk.Attachments)
             spec = DiskSpec(disk.Size, disk.Throughput, disk.Iops)
             kind, region = disk.VolumeType, self.inventory.region
             usd = cloud_costs.disk_per_day(spec, "aws", kind, region)
@@ -190,10 +191,11 @@ class Aws:
     def allowed_cidrs(self) -> tuple[str, ...]:
         """The networks in the rules of the chief's security groups."""
         chief = self._instances().get(_id(self.inventory.chief))
-        groups = [group.GroupId for group in chief.SecurityGroups] if chief else []
+        groups = list(chief.SecurityGroups) if chief else []
         filters = [{"Name": "group-id", "Values": groups}]
-        rules = ask(Rules, self._client, "ec2", "describe_security_group_rules", Filters=filters)
-        return networks_of(rules.SecurityGroupRules, self.inventory.chief.port or 22)
+        named = ("ec2", "describe_security_group_rules", "SecurityGroupRules")
+        rules = items(Rule, self._client, *named, Filters=filters)
+        return networks_of(rules, self.inventory.chief.port or 22)
 
     def _schedule(self, host: Host) -> str:
         """The name of a host's schedule: from the document, otherwise the name that a stack
@@ -253,7 +255,7 @@ def _id(host: Host) -> str:
 def _instance_state(instance: Instance, host: Host, now: str) -> InstanceState:
     private = host.address == host.peer_address  # a host without a public address
     address = instance.PrivateIpAddress if private else instance.PublicIpAddress
-    stopped = instance.StateReason.Message if instance.state in STOPPED else ""
+    stopped = instance.StateReason if instance.state in STOPPED else ""
     reason = "; ".join(filter(None, [SPOT if instance.is_spot else "", stopped]))
     return InstanceState(
         instance.state,

@@ -14,7 +14,7 @@ from typing import Any
 
 from railhead.documents.lazy import dataclass
 
-from .client import AwsClient, answers
+from .client import AwsClient, items
 
 CLUSTER, ID, STACK, OWNER = "railhead:cluster", "railhead:id", "railhead:stack", "railhead:owner"
 # The names of roles and schedules begin with it; those of buckets too, unless the config names one.
@@ -144,11 +144,10 @@ ADDRESS = Kind(
 def described(client: AwsClient, kind: Kind, filter_name: str, *values: str) -> Iterator[Described]:
     """The resources of a kind that pass a filter and can be removed."""
     parameters = {**kind.only, "Filters": [{"Name": filter_name, "Values": list(values)}]}
-    for page in answers(client, "ec2", kind.describe, **parameters):
-        for item in page[kind.key]:
-            # A network's own group is removed with the network.
-            if item.get("State") not in ENDED and item.get("GroupName") != "default":
-                yield item
+    for item in items(Any, client, "ec2", kind.describe, kind.key, **parameters):
+        # A network's own group is removed with the network.
+        if item.get("State") not in ENDED and item.get("GroupName") != "default":
+            yield item
 
 
 def tags_of(item: Described) -> dict[str, str]:
@@ -158,9 +157,8 @@ def tags_of(item: Described) -> dict[str, str]:
 
 def role_names(client: AwsClient) -> Iterator[str]:
     """The names of the roles that may be Railhead's."""
-    for page in answers(client, "iam", "list_roles", "Marker"):
-        names = (str(role["RoleName"]) for role in page["Roles"])
-        yield from (name for name in names if name.startswith(PREFIX))
+    names = items(str, client, "iam", "list_roles", "Roles.RoleName", "Marker")
+    return (name for name in names if name.startswith(PREFIX))
 
 
 def role_tags(client: AwsClient, name: str) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from railhead.documents.doctor import Check
-from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
 from ..base import Refused
@@ -22,41 +22,6 @@ NEXT_PUBLIC = (
 NEXT_KEY = "aws ec2 reset-ebs-default-kms-key-id   # or an administrator enables the key"
 
 
-@dataclass(frozen=True)
-class Mode:
-    """What the account blocks: off, block-bidirectional, block-ingress."""
-
-    InternetGatewayBlockMode: str = "off"
-
-
-@dataclass(frozen=True)
-class Options:
-    """The answer of DescribeVpcBlockPublicAccessOptions."""
-
-    VpcBlockPublicAccessOptions: Mode
-
-
-@dataclass(frozen=True)
-class DefaultKey:
-    """The answer of GetEbsDefaultKmsKeyId."""
-
-    KmsKeyId: str
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """A key of KMS."""
-
-    KeyState: str
-
-
-@dataclass(frozen=True)
-class Described:
-    """The answer of DescribeKey."""
-
-    KeyMetadata: Metadata
-
-
 def checks(client: AwsClient, *, existing_network: bool) -> Iterator[Check]:
     """Whether a machine can be reached, and its disk be created."""
     public = partial(_public, client, existing_network)
@@ -68,8 +33,9 @@ def checks(client: AwsClient, *, existing_network: bool) -> Iterator[Check]:
 
 
 def _public(client: AwsClient, existing_network: bool) -> Check:
-    options = ask(Options, client, "ec2", "describe_vpc_block_public_access_options")
-    mode = options.VpcBlockPublicAccessOptions.InternetGatewayBlockMode
+    named = ("ec2", "describe_vpc_block_public_access_options", "VpcBlockPublicAccessOptions")
+    # Or block-bidirectional, block-ingress.
+    mode = ask(dict[str, Any], client, *named).get("InternetGatewayBlockMode", "off")
     if mode == "off":
         return Check(PUBLIC, "ok", "VPC Block Public Access is off")
     why = f"VPC Block Public Access is {mode}: machines run, and nobody reaches them"
@@ -81,11 +47,11 @@ def _public(client: AwsClient, existing_network: bool) -> Check:
 def _key(client: AwsClient) -> Check:
     """Whether disks can be encrypted with the account's default key. A machine whose disk cannot
     goes from pending to terminated, without a reason in the answer of RunInstances."""
-    key = ask(DefaultKey, client, "ec2", "get_ebs_default_kms_key_id").KmsKeyId
+    key = ask(str, client, "ec2", "get_ebs_default_kms_key_id", "KmsKeyId")
     if key == OF_AWS or key.endswith(f":{OF_AWS}"):
         return Check(KEY, "ok", "the key of AWS")
     try:
-        state = ask(Described, client, "kms", "describe_key", KeyId=key).KeyMetadata.KeyState
+        state = ask(str, client, "kms", "describe_key", "KeyMetadata.KeyState", KeyId=key)
     except Refused as refused:
         if refused.error_code not in (*UNAUTHORIZED, "AccessDeniedException"):
             raise

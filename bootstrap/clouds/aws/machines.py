@@ -57,7 +57,7 @@ def _machine(instance: Instance, region: str | None) -> Machine:
         name=tags.get("Name") or instance.InstanceId,
         state=instance.state,
         region=str(region),
-        zone=instance.Placement.AvailabilityZone,
+        zone=instance.Placement,
         type=instance.InstanceType,
         address=instance.PublicIpAddress or None,
         peer_address=instance.PrivateIpAddress or None,

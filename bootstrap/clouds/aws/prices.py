@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
 from railhead.documents.clouds import COMMON_FACTS
-from railhead.documents.codec import decode
+from railhead.documents.codec import decode, key
 from railhead.documents.lazy import dataclass
 from railhead.money.bill import Price, Step
 from railhead.money.table import ON_DEMAND, SPOT, Row, name_of
 
 from ...errors import RailheadError
 from ..base import SET_PRICE, SpotOffer
-from .client import AwsClient, connect, pages
+from .client import AwsClient, connect, items
 
 LISTED_IN = "us-east-1"  # the interface exists in a few regions, for all
 SOURCE, SPOT_SOURCE = "AWS price list", "AWS spot price history"
@@ -74,26 +73,11 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The offers on demand, by their codes."""
-
-    OnDemand: Mapping[str, Term] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Entry:
     """One text of `PriceList`."""
 
     product: Product
-    terms: Terms
-
-
-@dataclass(frozen=True)
-class Products:
-    """A page of GetProducts."""
-
-    PriceList: tuple[str, ...] = ()
-    NextToken: str = ""
+    terms: Mapping[str, Term] = key({}, path="OnDemand")  # by their codes
 
 
 @dataclass(frozen=True)
@@ -104,14 +88,6 @@ class SpotPrice:
     SpotPrice: str
     Timestamp: Any  # a datetime
     AvailabilityZone: str = ""
-
-
-@dataclass(frozen=True)
-class History:
-    """A page of DescribeSpotPriceHistory."""
-
-    SpotPriceHistory: tuple[SpotPrice, ...] = ()
-    NextToken: str = ""
 
 
 def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:
@@ -163,20 +139,13 @@ def _entries(client: AwsClient, attributes: Mapping[str, str], types: str = "") 
     filters = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in attributes.items()]
     if types:
         filters.append({"Type": "ANY_OF", "Field": "instanceType", "Value": types})
-    listed = pages(
-        Products,
-        client,
-        "pricing",
-        "get_products",
-        ServiceCode="AmazonEC2",
-        Filters=filters,
-        FormatVersion="aws_v1",
+    named = ("pricing", "get_products", "PriceList")
+    listed = items(
+        str, client, *named, ServiceCode="AmazonEC2", Filters=filters, FormatVersion="aws_v1"
     )
-    for page in listed:
-        for entry in map(_entry, page.PriceList):
-            product = entry.product
-            if attributes.items() <= product.attributes.items():
-                yield entry
+    for entry in map(_entry, listed):
+        if attributes.items() <= entry.product.attributes.items():
+            yield entry
 
 
 def _entry(text: str) -> Entry:
@@ -194,9 +163,7 @@ def _row(kind: str, item: str, region: str, market: str, entry: Entry, now: date
     Raises:
         RailheadError: it has tiers, another currency or another unit.
     """
-    tiers = [
-        tier for term in entry.terms.OnDemand.values() for tier in term.priceDimensions.values()
-    ]
+    tiers = [tier for term in entry.terms.values() for tier in term.priceDimensions.values()]
     if len(tiers) != 1 or (tiers[0].beginRange, tiers[0].endRange) != ("0", "Inf"):
         raise RailheadError(
             f"AWS's price of {item} in {region} has {len(tiers)} tiers", hint=SET_PRICE
@@ -241,10 +208,9 @@ def spot_rows(
 
 def _spot_prices(client: AwsClient, types: Collection[str], **query: Any) -> Iterator[SpotPrice]:
     """EC2's spot prices of machine types."""
-    named = ("ec2", "describe_spot_price_history")
+    named = ("ec2", "describe_spot_price_history", "SpotPriceHistory")
     query |= {"InstanceTypes": sorted(types), "ProductDescriptions": ["Linux/UNIX"]}
-    for page in pages(History, client, *named, **query):
-        yield from page.SpotPriceHistory
+    return items(SpotPrice, client, *named, **query)
 
 
 def spot_history(

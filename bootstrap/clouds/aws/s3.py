@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from railhead.documents.codec import decode
@@ -43,26 +42,12 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Head:
-    """The answer of HeadObject."""
-
-    Metadata: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class NotRemoved:
     """An object that S3 did not remove, and why."""
 
     Key: str = ""
     Code: str = "?"
     Message: str = ""
-
-
-@dataclass(frozen=True)
-class Removed:
-    """The answer of DeleteObjects."""
-
-    Errors: tuple[NotRemoved, ...] = ()
 
 
 class S3(S3Objects):
@@ -107,17 +92,18 @@ class S3(S3Objects):
     def sha256(self, key: str) -> str | None:
         """The hash in the object's metadata."""
         try:
-            return _read(Head, self.call("head_object", Key=key)).Metadata.get("sha256")
+            metadata = self.call("head_object", Key=key).get("Metadata", {})
         except Refused as refused:
             if refused.error_code in ABSENT:
                 return None
             raise
+        return _read(dict[str, str], metadata).get("sha256")
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove versions in one call."""
         keys = [{"Key": v.key, "VersionId": v.id} for v in versions]
         answer = self.call("delete_objects", Delete={"Objects": keys, "Quiet": True})
-        failed = _read(Removed, answer).Errors
+        failed = _read(tuple[NotRemoved, ...], answer.get("Errors", ()))
         if failed and len(failed) == len(keys):
             first = failed[0]
             refusal = f"AWS refuses to remove {first.Key} from {self.url}"

@@ -41,13 +41,6 @@ class ScheduleTarget:
 
 
 @dataclass(frozen=True)
-class StoppedInstances:
-    """The arguments of StopInstances and TerminateInstances."""
-
-    InstanceIds: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Schedule:
     """A schedule; the fields have the names of EventBridge Scheduler."""
 
@@ -70,7 +63,7 @@ class Schedule:
         """What it does, `stop` or `terminate`, and to which instances; otherwise ("", ())."""
         verb = TARGET.fullmatch(self.Target.Arn)
         try:
-            ids = decode(StoppedInstances, json.loads(self.Target.Input)).InstanceIds
+            ids = decode(tuple[str, ...], json.loads(self.Target.Input), path="InstanceIds")
         except ValueError:
             return "", ()
         return (verb[1], ids) if verb else ("", ())

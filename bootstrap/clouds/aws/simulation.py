@@ -6,22 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 
 from ..base import Refused
-from .client import UNAUTHORIZED, AwsClient, ask
+from .client import UNAUTHORIZED, AwsClient, items
 from .kinds import ID
 
 OPERATION = "simulate_principal_policy"
 ACTIONS = 50  # in one request
-PAGES = 20  # of one simulation
-
-
-@dataclass(frozen=True)
-class OfOrganization:
-    """Whether the policies of the organisation (SCPs) allow an action."""
-
-    AllowedByOrganizations: bool = True
 
 
 @dataclass(frozen=True)
@@ -40,7 +33,7 @@ class Decision:
     EvalDecision: str
     MissingContextValues: tuple[str, ...] = ()
     ResourceSpecificResults: tuple[OfResource, ...] = ()
-    OrganizationsDecisionDetail: OfOrganization = OfOrganization()
+    OrganizationsDecisionDetail: bool = key(True, path="AllowedByOrganizations")
 
     @property
     def is_conditional(self) -> bool:
@@ -49,15 +42,6 @@ class Decision:
         of_resources = self.ResourceSpecificResults
         missing = [self.MissingContextValues, *(o.MissingContextValues for o in of_resources)]
         return any(missing) or any(o.EvalResourceDecision == "allowed" for o in of_resources)
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """The answer of SimulatePrincipalPolicy."""
-
-    EvaluationResults: tuple[Decision, ...] = ()
-    IsTruncated: bool = False
-    Marker: str = ""
 
 
 def simulate(
@@ -80,12 +64,8 @@ def simulate(
         }
         if tags:
             parameters["ContextEntries"] = [_tag(*item) for item in tags.items()]
-        for _ in range(PAGES):
-            page = ask(Simulation, client, "iam", OPERATION, **parameters)
-            yield from page.EvaluationResults
-            if not page.IsTruncated:
-                break
-            parameters["Marker"] = page.Marker
+        named = ("iam", OPERATION, "EvaluationResults", "Marker")
+        yield from items(Decision, client, *named, **parameters)
 
 
 def _tag(name: str, value: str) -> dict[str, Any]:

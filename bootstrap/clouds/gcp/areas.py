@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from railhead.documents.lazy import dataclass
 from railhead.money.host import DiskSpec
 from railhead.money.table import shipped
 
-from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Incomplete, Lists, Resource
+from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Lists, Resource
 from ..base import Refused
 from ..bucket import Bucket
 from ..costs import bucket_per_day, disk_per_day, per_day
@@ -27,19 +27,9 @@ from .client import GoogleClient, connect, default_project, endpoint
 from .compute import STATES
 from .gcs import Gcs
 from .labels import CLUSTER, ID, OWNER, read_description
-from .listed import (
-    Accounts,
-    Buckets,
-    Item,
-    Items,
-    ListedBucket,
-    ListedProject,
-    Page,
-    Projects,
-    Scopes,
-)
+from .listed import Account, Item, ListedBucket, ListedProject, aggregated
 
-T = TypeVar("T", bound="Page")
+T = TypeVar("T")
 PAGE = 500
 ACCOUNT = re.compile(r"rh-[a-z0-9-]+-([0-9a-f]{12})@")
 OFF = ("accessNotConfigured", "SERVICE_DISABLED")  # the project has not enabled the API
@@ -51,7 +41,10 @@ def areas(known: Collection[Place]) -> list[Area]:
     client = connect()
     named = {place.project for place in known if place.project} | {default_project()} - {None}
     try:
-        listed = {project.projectId for project in _projects(client)}
+        address = f"{endpoint('cloudresourcemanager')}v1/projects"
+        query = {"filter": "lifecycleState:ACTIVE", "pageSize": str(PAGE)}
+        projects = client.items(ListedProject, address, query, "projects")
+        listed = {project.projectId for project in _enabled(projects)}
     except Refused:  # many identities see one project and may not list any
         listed = set()
     return [
@@ -74,11 +67,6 @@ class Kind:
     path: str
     command: str
     labelled: bool = True
-
-    @property
-    def key(self) -> str:
-        """The key of the list in a zone or region."""
-        return self.path.rpartition("/")[2]
 
 
 # In the order in which Google removes them.
@@ -132,16 +120,9 @@ class Project:
         query = {"maxResults": str(PAGE)}
         if kind.labelled:
             query["filter"] = f"labels.{CLUSTER}:*"
-        if not kind.path.startswith("aggregated/"):
-            for page in _pages(Items, self.client, path, query):
-                yield from page.items
-            return
-        missing: set[str] = set()
-        for scopes in _pages(Scopes, self.client, path, query):
-            missing |= scopes.missing
-            for scope in scopes.items.values():
-                yield from getattr(scope, kind.key)
-        _refuse_missing(missing)
+        if kind.path.startswith("aggregated/"):
+            return _enabled(aggregated(self.client, Item, path, query))
+        return _enabled(self.client.items(Item, path, query))
 
     def _typed(self, kind: Kind, item: Item) -> str:
         words = ["gcloud", "compute", *kind.command.split(), "delete", item.name]
@@ -155,35 +136,31 @@ class Project:
 
     def _accounts(self) -> Iterator[Resource]:
         address = f"{endpoint('iam')}v1/projects/{self.name}/serviceAccounts"
-        for page in _pages(Accounts, self.client, address, {"pageSize": "100"}):
-            for account in page.accounts:
-                described = read_description(account.description)
-                match = ACCOUNT.match(account.email)
-                if described.cluster is None:
-                    continue
-                words = ["gcloud", "iam", "service-accounts", "delete", account.email]
-                yield Resource(
-                    "role",
-                    account.name,
-                    "global",
-                    "service account",
-                    shlex.join([*words, "--project", self.name]),
-                    partial(_delete, self.client, f"{endpoint('iam')}v1/{account.name}"),
-                    cluster=described.cluster,
-                    cluster_id=match[1] if match else described.cluster_id,
-                    owner=described.owner,
-                )
+        listed = self.client.items(Account, address, {"pageSize": "100"}, "accounts")
+        for account in _enabled(listed):
+            described = read_description(account.description)
+            match = ACCOUNT.match(account.email)
+            if described.cluster is None:
+                continue
+            words = ["gcloud", "iam", "service-accounts", "delete", account.email]
+            yield Resource(
+                "role",
+                account.name,
+                "global",
+                "service account",
+                shlex.join([*words, "--project", self.name]),
+                partial(_delete, self.client, f"{endpoint('iam')}v1/{account.name}"),
+                cluster=described.cluster,
+                cluster_id=match[1] if match else described.cluster_id,
+                owner=described.owner,
+            )
 
     def _buckets(self) -> Iterator[Resource]:
         address = f"{self.client.storage}storage/v1/b"
         query = {"project": self.name, "returnPartialSuccess": "true"}
-        missing: set[str] = set()
-        for page in _pages(Buckets, self.client, address, query):
-            missing |= {*page.unreachable}
-            for bucket in page.items:
-                if CLUSTER in bucket.labels:
-                    yield self._bucket(bucket)
-        _refuse_missing(missing)
+        for bucket in _enabled(self.client.items(ListedBucket, address, query)):
+            if CLUSTER in bucket.labels:
+                yield self._bucket(bucket)
 
     def _bucket(self, bucket: ListedBucket) -> Resource:
         store = Gcs(self.client, bucket.name)
@@ -207,25 +184,13 @@ class Project:
         )
 
 
-def _projects(client: GoogleClient) -> Iterator[ListedProject]:
-    query = {"filter": "lifecycleState:ACTIVE", "pageSize": str(PAGE)}
-    for page in _pages(Projects, client, f"{endpoint('cloudresourcemanager')}v1/projects", query):
-        yield from page.projects
-
-
-def _pages(kind: type[T], client: GoogleClient, path: str, query: Mapping[str, str]) -> Iterator[T]:
-    """The pages of a list; none if the project has not enabled the API."""
+def _enabled(items: Iterable[T]) -> Iterator[T]:
+    """The items of a list; none if the project has not enabled the API."""
     try:
-        yield from client.pages(kind, path, query)
+        yield from items
     except Refused as refused:
         if refused.error_code not in OFF and "it is disabled" not in refused.message:
             raise
-
-
-def _refuse_missing(places: Collection[str]) -> None:
-    """Raise Incomplete for the zones and regions that are not in a list."""
-    if places:
-        raise Incomplete(f"Google does not reach {', '.join(sorted(places))}")
 
 
 def _details(kind: Kind, item: Item) -> str:

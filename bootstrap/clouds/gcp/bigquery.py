@@ -28,20 +28,6 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A value, as a text; none for NULL."""
-
-    v: str | None = None
-
-
-@dataclass(frozen=True)
-class Row:
-    """The values of a row."""
-
-    f: tuple[Cell, ...] = ()
-
-
-@dataclass(frozen=True)
 class Page:
     """An answer of jobs.query and of jobs.getQueryResults. Before the query is done, it has no
     rows."""
@@ -49,7 +35,7 @@ class Page:
     jobReference: Job = Job()
     jobComplete: bool = False
     totalRows: str = key("0", pattern=r"[0-9]{1,18}")
-    rows: tuple[Row, ...] = ()
+    rows: tuple[tuple[str | None, ...], ...] = key((), path="f.v")  # values; none for NULL
     pageToken: str = ""
 
 
@@ -128,4 +114,4 @@ def rows(
         raise RailheadError(
             f"BigQuery's answer has {expected} rows, and {len(rows)} came", hint=AGAIN
         )
-    return [tuple(cell.v for cell in row.f) for row in rows]
+    return rows

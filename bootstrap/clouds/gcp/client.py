@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from railhead.documents.codec import decode
+from railhead.documents.codec import decode, key
 from railhead.documents.lazy import dataclass
 from railhead.installation import ADD_STACKS
 
@@ -22,11 +22,10 @@ from ...console.wait import Clock, wait_until
 from ...errors import RailheadError, UsageError
 from ...host.buckets.gcs import STORAGE, StorageClient, google_session, send
 from .. import login
-from ..base import NoCredentials, Refused, through_outages
+from ..base import Incomplete, NoCredentials, Refused, through_outages
 from ..machines import MOST_PAGES, too_many
 
 T = TypeVar("T")
-P = TypeVar("P", bound="HasNext")
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
 ENDPOINTS = {
     "compute": COMPUTE,
@@ -45,12 +44,22 @@ LOGIN = "gcloud auth application-default login"
 OPERATION_SECONDS = 600.0
 
 
-class HasNext(Protocol):
-    """A page of a list; "" at its end."""
+@dataclass(frozen=True)
+class Page:
+    """A page of a list. `unreachable`: the places whose items it lacks."""
 
-    @property
-    def nextPageToken(self) -> str:
-        """Names the next page."""
+    nextPageToken: str = ""
+    unreachable: tuple[str, ...] = ()
+    others: Mapping[str, Any] = key({}, rest=True)
+
+
+P = TypeVar("P", bound=Page)
+
+
+def refuse_missing(places: Collection[str]) -> None:
+    """Raise Incomplete for the zones and regions that are not in a list."""
+    if places:
+        raise Incomplete(f"Google does not reach {', '.join(sorted(places))}")
 
 
 @dataclass(frozen=True)
@@ -77,12 +86,24 @@ class GoogleClient(StorageClient):
         answer = self("GET", path, **options)
         return decode(kind, answer, what=f"Google's answer to GET {path}", error=RailheadError)
 
-    def pages(self, kind: type[P], path: str, query: Mapping[str, str]) -> Iterator[P]:
-        """The pages of a list, each as `get` returns it.
+    def items(
+        self, kind: Any, path: str, query: Mapping[str, str], key: str = "items"
+    ) -> Iterator[Any]:
+        """The items of a list, under a key of its pages, each as `get` returns it.
 
         Raises:
+            Incomplete: at the end, if the list lacks what Google does not reach.
             RailheadError: as in `get`; or there are too many pages.
         """
+        missing: set[str] = set()
+        for page in self.pages(Page, path, query):
+            missing |= {*page.unreachable}
+            listed = page.others.get(key, ())
+            yield from decode(tuple[kind, ...], listed, what=f"{path}, {key}", error=RailheadError)
+        refuse_missing(missing)
+
+    def pages(self, kind: type[P], path: str, query: Mapping[str, str]) -> Iterator[P]:
+        """The pages of a list; errors as in `items`."""
         more: dict[str, str] = {}
         for _ in range(MOST_PAGES):
             page = self.get(kind, path, params={**query, **more})
@@ -187,34 +208,20 @@ def _json(response: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Cause:
-    """One of the reasons for which Google refused."""
-
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class Error:
     """What Google says of a call that it refused."""
 
     message: str = ""
-    errors: tuple[Cause, ...] = ()
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """The response to a call that Google refused."""
-
-    error: Error = Error()
+    errors: tuple[str, ...] = key((), path="reason")
 
 
 def refused(call: str, status: int, response: Any) -> Refused:
     """The error for a call that Google refused; `response` is the JSON of its response."""
     try:
-        error = decode(Refusal, response).error
+        error = decode(Error, response, path="error")
     except ValueError:
         error = Error()
-    code = error.errors[0].reason if error.errors else str(status)
+    code = error.errors[0] if error.errors else str(status)
     hint = LOGIN if status == 401 else ""
     return Refused(f"Google refuses {call}: {error.message or status}", code, hint=hint)
 
@@ -229,20 +236,13 @@ class OperationError:
 
 
 @dataclass(frozen=True)
-class OperationErrors:
-    """All errors of an operation."""
-
-    errors: tuple[OperationError, ...] = ()
-
-
-@dataclass(frozen=True)
 class Operation:
     """A change that Google carries out after it has answered."""
 
     name: str = ""
     selfLink: str = ""
     status: str = ""
-    error: OperationErrors = OperationErrors()
+    error: tuple[OperationError, ...] = key((), path="errors")
 
 
 @through_outages()
@@ -265,7 +265,7 @@ def wait_for_operation(client: GoogleClient, answer: Any, clock: Clock) -> None:
     seconds = OPERATION_SECONDS if path else 0.0
     if not wait_until(ended, seconds=seconds, every=2.0, clock=clock):
         raise RailheadError(f"Google's operation {operation.name} does not end")
-    for error in operation.error.errors:
+    for error in operation.error:
         zones = ", ".join(texts_of(error.errorDetails, "zonesAvailable"))
         more = f"; free now: {zones}" if zones else ""
         raise Refused(f"Google refuses: {error.code}: {error.message}{more}", error.code)

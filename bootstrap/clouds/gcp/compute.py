@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
 
+from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 from railhead.documents.times import moment
 
-from .listed import Aggregated, OfScope, Page, path_of
+from .listed import path_of
 
 STATES = {
     "PENDING": "starting",
@@ -28,62 +29,26 @@ STATES = {
 
 
 @dataclass(frozen=True)
-class AccessConfig:
-    """A public address."""
-
-    natIP: str = ""
-
-
-@dataclass(frozen=True)
 class Interface:
     """A network interface."""
 
     network: str = ""
     networkIP: str = ""
-    accessConfigs: tuple[AccessConfig, ...] = ()
+    accessConfigs: tuple[str, ...] = key((), path="natIP")
 
     @property
     def public(self) -> str:
         """Its public address; empty if it has none."""
-        return self.accessConfigs[0].natIP if self.accessConfigs else ""
-
-
-@dataclass(frozen=True)
-class Tags:
-    """The network tags of an instance."""
-
-    items: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Duration:
-    """A length, in seconds as Google writes them: a text."""
-
-    seconds: str = ""
-
-
-@dataclass(frozen=True)
-class StopAction:
-    """What happens to the local SSDs of an instance that Compute stops."""
-
-    discardLocalSsd: bool = False
+        return self.accessConfigs[0] if self.accessConfigs else ""
 
 
 @dataclass(frozen=True)
 class Scheduling:
     """How long an instance may run, and what happens to it then."""
 
-    maxRunDuration: Duration = Duration()
+    maxRunDuration: str = key("", path="seconds")
     instanceTerminationAction: str = ""
-    onInstanceStopAction: StopAction = StopAction()
-    terminationTimestamp: str = ""  # in resourceStatus
-
-
-@dataclass(frozen=True)
-class ResourceStatus:
-    """What Compute has decided for an instance."""
-
-    scheduling: Scheduling = Scheduling()
+    onInstanceStopAction: bool = key(False, path="discardLocalSsd")
 
 
 @dataclass(frozen=True)
@@ -110,10 +75,10 @@ class Instance:
     lastStartTimestamp: str = ""
     lastStopTimestamp: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    tags: Tags = Tags()
+    tags: tuple[str, ...] = key((), path="items")
     networkInterfaces: tuple[Interface, ...] = ()
     scheduling: Scheduling = Scheduling()
-    resourceStatus: ResourceStatus = ResourceStatus()
+    resourceStatus: str = key("", path="scheduling.terminationTimestamp")
     disks: tuple[AttachedDisk, ...] = ()
 
     @property
@@ -134,14 +99,14 @@ class Instance:
     @property
     def seconds(self) -> str:
         """maxRunDuration; empty if there is none."""
-        return self.scheduling.maxRunDuration.seconds
+        return self.scheduling.maxRunDuration
 
     @property
     def stops(self) -> bool:
         """Whether it is stopped, or deleted, at the end of that time. Compute does not stop an
         instance with local SSDs without `discardLocalSsd`."""
         action = self.scheduling.instanceTerminationAction
-        discards = self.scheduling.onInstanceStopAction.discardLocalSsd
+        discards = self.scheduling.onInstanceStopAction
         return action == "DELETE" or (action == "STOP" and (discards or not self.has_local_ssd))
 
     @property
@@ -152,8 +117,8 @@ class Instance:
     @property
     def ends(self) -> datetime | None:
         """When Compute stops it while it runs: its timestamp, or start time plus duration."""
-        if timestamp := self.resourceStatus.scheduling.terminationTimestamp:
-            return moment(timestamp)
+        if self.resourceStatus:
+            return moment(self.resourceStatus)
         began = moment(self.lastStartTimestamp)
         return began + timedelta(seconds=int(self.seconds)) if began else None
 
@@ -175,17 +140,10 @@ class GuestAttribute:
 
 
 @dataclass(frozen=True)
-class GuestValues:
-    """Guest attributes."""
-
-    items: tuple[GuestAttribute, ...] = ()
-
-
-@dataclass(frozen=True)
 class GuestAttributes:
     """The answer of getGuestAttributes."""
 
-    queryValue: GuestValues = GuestValues()
+    queryValue: tuple[GuestAttribute, ...] = key((), path="items")
 
 
 @dataclass(frozen=True)
@@ -219,24 +177,3 @@ class Firewall:
         applies = not self.targetTags or not {*self.targetTags}.isdisjoint(tags)
         opens = any(protocol.covers(port) for protocol in self.allowed)
         return applies and opens and self.direction == "INGRESS" and not self.disabled
-
-
-@dataclass(frozen=True)
-class Firewalls(Page):
-    """The answer of firewalls.list."""
-
-    items: tuple[Firewall, ...] = ()
-
-
-@dataclass(frozen=True)
-class Zone(OfScope):
-    """The part of one zone in a list of all zones."""
-
-    instances: tuple[Instance, ...] = ()
-
-
-@dataclass(frozen=True)
-class Zones(Aggregated):
-    """The answer of instances.aggregatedList."""
-
-    items: Mapping[str, Zone] = field(default_factory=dict)

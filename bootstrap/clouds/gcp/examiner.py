@@ -38,7 +38,6 @@ class Quota:
 class Project:
     """The answer to projects.get of Compute."""
 
-    name: str = ""
     quotas: tuple[Quota, ...] = ()
 
 

@@ -28,7 +28,7 @@ from ..base import (
     utc_now,
 )
 from .client import GoogleClient, connect, wait_for_operation
-from .compute import Disk, Firewall, Firewalls, GuestAttributes, Instance
+from .compute import Disk, Firewall, GuestAttributes, Instance
 from .gcs import Gcs
 
 T = TypeVar("T")
@@ -166,10 +166,9 @@ class Gcp:
         """The networks that firewall rules for the chief's network and tags name."""
         chief = self._get(Instance, _path(self.inventory.chief)) or Instance()
         path = f"projects/{_parts(self.inventory.chief)[0]}/global/firewalls"
-        pages = self._client.pages(Firewalls, path, {})
-        listed = [rule for page in pages for rule in page.items]
-        rules = [rule for rule in listed if rule.network == chief.interface.network]
-        return networks_of(rules, chief.tags.items, self.inventory.chief.port or 22)
+        listed = self._client.items(Firewall, path, {})
+        rules = (rule for rule in listed if rule.network == chief.interface.network)
+        return networks_of(rules, chief.tags, self.inventory.chief.port or 22)
 
     def _instances(self) -> list[tuple[Host, Instance | None]]:
         return [(host, self._get(Instance, _path(host))) for host in self.inventory.hosts]
@@ -190,7 +189,7 @@ class Gcp:
         query = {"queryPath": "hostkeys/"}
         path = f"{_path(host)}/getGuestAttributes"
         attributes = self._get(GuestAttributes, path, params=query) or GuestAttributes()
-        return tuple(f"{i.key} {i.value.strip()}" for i in attributes.queryValue.items if i.value)
+        return tuple(f"{i.key} {i.value.strip()}" for i in attributes.queryValue if i.value)
 
     def _disks(self) -> Iterator[Cost]:
         for host, instance in self._instances():

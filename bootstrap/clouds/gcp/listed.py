@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+from railhead.documents.codec import decode, key
 from railhead.documents.lazy import dataclass
+
+from ...errors import RailheadError
+from .client import GoogleClient, Page, refuse_missing
 
 
 def path_of(link: str) -> str:
@@ -15,24 +19,10 @@ def path_of(link: str) -> str:
 
 
 @dataclass(frozen=True)
-class Page:
-    """One page of a list."""
-
-    nextPageToken: str = ""
-
-
-@dataclass(frozen=True)
 class ListedProject:
     """A project in Resource Manager's list."""
 
     projectId: str
-
-
-@dataclass(frozen=True)
-class Projects(Page):
-    """The answer of projects.list."""
-
-    projects: tuple[ListedProject, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,71 +73,12 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Warned:
-    """Why a zone or region has no resources in a list."""
-
-    code: str = ""
-
-
-@dataclass(frozen=True)
-class OfScope:
-    """The part of one zone or region in a list of all."""
-
-    warning: Warned = Warned()
-
-
-@dataclass(frozen=True)
-class Aggregated(Page):
-    """The answer of an aggregatedList."""
-
-    items: Mapping[str, OfScope] = field(default_factory=dict)
-    unreachables: tuple[str, ...] = ()
-
-    @property
-    def missing(self) -> set[str]:
-        """The zones and regions whose resources are not in the list."""
-        warned = {n for n, scope in self.items.items() if scope.warning.code == "UNREACHABLE"}
-        return warned | {*self.unreachables}
-
-
-@dataclass(frozen=True)
-class Scope(OfScope):
-    """The resources of one zone or region."""
-
-    instances: tuple[Item, ...] = ()
-    disks: tuple[Item, ...] = ()
-    addresses: tuple[Item, ...] = ()
-    subnetworks: tuple[Item, ...] = ()
-
-
-@dataclass(frozen=True)
-class Scopes(Aggregated):
-    """The resources of all zones and regions."""
-
-    items: Mapping[str, Scope] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Items(Page):
-    """The answer of a list of resources of the whole project."""
-
-    items: tuple[Item, ...] = ()
-
-
-@dataclass(frozen=True)
 class Account:
     """A service account."""
 
     name: str
     email: str
     description: str = ""
-
-
-@dataclass(frozen=True)
-class Accounts(Page):
-    """The answer of serviceAccounts.list."""
-
-    accounts: tuple[Account, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -161,8 +92,35 @@ class ListedBucket:
 
 
 @dataclass(frozen=True)
-class Buckets(Page):
-    """The answer of buckets.list."""
+class Scope:
+    """The part of one zone or region in a list of all."""
 
-    items: tuple[ListedBucket, ...] = ()
-    unreachable: tuple[str, ...] = ()
+    warning: str = key("", path="code")
+    others: Mapping[str, Any] = key({}, rest=True)
+
+
+@dataclass(frozen=True)
+class Scopes(Page):
+    """A page of an aggregatedList."""
+
+    items: Mapping[str, Scope] = key({})
+    unreachables: tuple[str, ...] = ()
+
+
+def aggregated(
+    client: GoogleClient, kind: Any, path: str, query: Mapping[str, str]
+) -> Iterator[Any]:
+    """The resources in a list of all zones and regions, such as `projects/p/aggregated/disks`.
+
+    Raises:
+        Incomplete: at the end, if Google does not reach some of them.
+        RailheadError: as in `GoogleClient.items`.
+    """
+    name, missing = path.rpartition("/")[2], set[str]()
+    for page in client.pages(Scopes, path, query):
+        missing |= {*page.unreachables}
+        for place, scope in page.items.items():
+            missing |= {place} if scope.warning == "UNREACHABLE" else set()
+            listed = scope.others.get(name, ())
+            yield from decode(tuple[kind, ...], listed, what=path, error=RailheadError)
+    refuse_missing(missing)

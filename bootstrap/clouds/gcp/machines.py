@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 from ...errors import UsageError
+from ..base import Incomplete
 from ..machines import Listed, Machine, PartlyListed, Place
 from .client import GoogleClient, connect
-from .compute import Instance, Zones
+from .compute import Instance
 from .labels import CLUSTER, ID, OWNER, STACK
+from .listed import aggregated
 
 PAGE = 500
 
@@ -24,22 +25,15 @@ def list_machines(place: Place, client: GoogleClient | None = None) -> Listed:
     if not place.project:
         raise UsageError("the project of the machines is not known")
     client = client or connect()
-    pages = [*_pages(client, place.project)]
-    machines = tuple(
-        _machine(instance, place.project)
-        for page in pages
-        for zone in page.items.values()
-        for instance in zone.instances
-    )
-    listed = Listed(f"project {place.project}", machines)
-    if missing := sorted({zone for page in pages for zone in page.missing}):
-        raise PartlyListed(f"Google does not reach {', '.join(missing)}", listed)
-    return listed
-
-
-def _pages(client: GoogleClient, project: str) -> Iterator[Zones]:
+    path = f"projects/{place.project}/aggregated/instances"
     query = {"filter": f"labels.{CLUSTER}:*", "maxResults": str(PAGE)}
-    return client.pages(Zones, f"projects/{project}/aggregated/instances", query)
+    account, machines = f"project {place.project}", list[Machine]()
+    try:
+        for instance in aggregated(client, Instance, path, query):
+            machines.append(_machine(instance, place.project))
+    except Incomplete as error:
+        raise PartlyListed(error.message, Listed(account, tuple(machines))) from None
+    return Listed(account, tuple(machines))
 
 
 def _machine(instance: Instance, project: str) -> Machine:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from railhead.documents.clouds import COMMON_FACTS
+from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 
 from ..request import StackRequest, with_bucket
@@ -18,13 +19,6 @@ DLVM, UBUNTU = "projects/deeplearning-platform-release", "projects/ubuntu-os-clo
 # Groups of gcp.resourceLocations that are known by the beginning of a region's name.
 CONTINENTS = ("us", "europe", "asia", "australia")
 DEFAULT_MACHINE = "n1-standard-8"
-
-
-@dataclass(frozen=True)
-class Enforced:
-    """A constraint that is on or off."""
-
-    enforced: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ class Listed:
 class OrgPolicy:
     """The policy that applies to a project, with what it inherits."""
 
-    booleanPolicy: Enforced = Enforced()
+    booleanPolicy: bool = key(False, path="enforced")  # of a constraint that is on or off
     listPolicy: Listed = Listed()
 
 
@@ -53,22 +47,15 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Spec:
-    """The rules of a managed constraint that apply to a project."""
-
-    rules: tuple[Rule, ...] = ()
-
-
-@dataclass(frozen=True)
 class ManagedPolicy:
     """The policy of a managed constraint."""
 
-    spec: Spec = Spec()
+    spec: tuple[Rule, ...] = key((), path="rules")
 
     @property
     def enforced(self) -> bool | None:
         """Whether it is on; None if that depends on parameters."""
-        on = [rule for rule in self.spec.rules if rule.enforce]
+        on = [rule for rule in self.spec if rule.enforce]
         return None if any(rule.parameters for rule in on) else bool(on)
 
 
@@ -126,19 +113,19 @@ def _region(request: StackRequest) -> str:
 
 def os_login(policy: OrgPolicy, request: StackRequest) -> Verdict:
     """OS Login is an option of a stack."""
-    return not policy.booleanPolicy.enforced or request.config.get("oslogin") == "true"
+    return not policy.booleanPolicy or request.config.get("oslogin") == "true"
 
 
 def not_enforced(policy: OrgPolicy, _request: StackRequest) -> Verdict:
     """A constraint that prevents every stack."""
-    return not policy.booleanPolicy.enforced
+    return not policy.booleanPolicy
 
 
 def account_creation(policy: OrgPolicy, request: StackRequest) -> Verdict:
     """Only a stack with buckets has a service account, and an existing one is not created again."""
     has_it = any("serviceaccount" in kind.lower() for kind in request.kinds)
     needs = with_bucket(request.config) or bool(request.config.get("data_buckets"))
-    return has_it or not needs or not policy.booleanPolicy.enforced
+    return has_it or not needs or not policy.booleanPolicy
 
 
 def image_project(policy: OrgPolicy, request: StackRequest) -> Verdict:
@@ -206,7 +193,7 @@ class Constraint:
             return old
         new: Verdict = None
         if managed.enforced:
-            new = self.judge(OrgPolicy(Enforced(True), Listed("DENY")), request)
+            new = self.judge(OrgPolicy(True, Listed("DENY")), request)
         return False if new is False else old if new else None
 
 

@@ -88,28 +88,13 @@ class Pricing:
 
 
 @dataclass(frozen=True)
-class Category:
-    """How a SKU is sold: OnDemand, Preemptible, Commit1Yr."""
-
-    usageType: str = ""
-
-
-@dataclass(frozen=True)
 class Sku:
     """What is sold."""
 
     description: str = ""
-    category: Category = Category()
+    category: str = key("", path="usageType")  # OnDemand, Preemptible, Commit1Yr
     serviceRegions: tuple[str, ...] = ()
     pricingInfo: tuple[Pricing, ...] = ()
-
-
-@dataclass(frozen=True)
-class Skus:
-    """A page of the catalogue."""
-
-    skus: tuple[Sku, ...] = ()
-    nextPageToken: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +110,7 @@ class Pattern:
         is_spot = IS_SPOT in sku.description
         return (
             is_spot == (self.market == SPOT)
-            and not sku.category.usageType.startswith("Commit")
+            and not sku.category.startswith("Commit")
             and self.region in sku.serviceRegions
             and re.fullmatch(self.text, sku.description) is not None
         )
@@ -204,12 +189,10 @@ def catalogue(client: GoogleClient, day: str) -> Catalogue:
     Raises:
         RailheadError: Google does not answer, refuses, or a page is missing.
     """
-    skus: list[Sku] = []
     path = f"{endpoint('cloudbilling')}v1/services/{COMPUTE_ENGINE}/skus"
     query = {"pageSize": str(PAGE), "currencyCode": "USD"}
-    for page in client.pages(Skus, path, query):
-        skus += [sku for sku in page.skus if KNOWN_SKU.search(sku.description)]
-    return Catalogue(tuple(skus), day)
+    skus = client.items(Sku, path, query, "skus")
+    return Catalogue(tuple(sku for sku in skus if KNOWN_SKU.search(sku.description)), day)
 
 
 def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:

@@ -18,7 +18,7 @@ from standins.gcp.server import Answer, Call, address, error, start  # noqa: E40
 
 from bootstrap.clouds.gcp import prices  # noqa: E402
 from bootstrap.clouds.gcp.client import GoogleClient  # noqa: E402
-from bootstrap.clouds.gcp.prices import Catalogue, Sku, Skus, price  # noqa: E402
+from bootstrap.clouds.gcp.prices import Catalogue, Sku, price  # noqa: E402
 from bootstrap.errors import RailheadError  # noqa: E402
 from bootstrap.host.buckets import repeats  # noqa: E402
 from railhead.documents.codec import decode  # noqa: E402
@@ -246,8 +246,6 @@ def test_half_a_catalogue_is_none(pages: Pages) -> None:
 
 
 def test_an_answer_of_another_shape_is_refused() -> None:
-    wrong = {
-        "skus": [{"description": "x", "pricingInfo": [{"pricingExpression": {"tieredRates": 1}}]}]
-    }
+    wrong = {"description": "x", "pricingInfo": [{"pricingExpression": {"tieredRates": 1}}]}
     with pytest.raises(ValueError, match="tieredRates"):
-        decode(Skus, wrong)
+        decode(Sku, wrong)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from bootstrap.clouds import areas
-from bootstrap.clouds.areas import Incomplete, Lists, Resource
-from bootstrap.clouds.base import NoCredentials, Refused
+from bootstrap.clouds.areas import Lists, Resource
+from bootstrap.clouds.base import Incomplete, NoCredentials, Refused
 from bootstrap.clouds.machines import Place
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.leaks import survey
