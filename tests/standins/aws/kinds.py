@@ -69,6 +69,8 @@ def spec(kind: Kind, inputs: Inputs) -> dict[str, Any]:
     return {"TagSpecifications": [{"ResourceType": kind.tagged, "Tags": tags}]} if tags else {}
 
 
-def picked(inputs: Inputs, **names: str) -> dict[str, Any]:
-    """The inputs that are there, under the names of a call: picked(i, CidrBlock="cidrBlock")."""
+def picked(inputs: Inputs, *same: str, **names: str) -> dict[str, Any]:
+    """The inputs that are there, under the names of a call: those of `same` begin with a capital
+    letter there, as in picked(i, "cidrBlock", ImageId="ami")."""
+    names |= {ours[0].upper() + ours[1:]: ours for ours in same}
     return {theirs: inputs[ours] for theirs, ours in names.items() if ours in inputs}

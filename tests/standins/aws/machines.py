@@ -37,7 +37,7 @@ class PlacementGroup(Kind):
     knows = "name strategy"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        options = picked(inputs, GroupName="name", Strategy="strategy")
+        options = picked(inputs, "strategy", GroupName="name")
         made = aws("ec2").create_placement_group(**options, **spec(self, inputs))["PlacementGroup"]
         return inputs["name"], {"placementGroupId": made["GroupId"], "arn": made["GroupArn"]}
 
@@ -146,17 +146,9 @@ def _user_data(aws: Aws, id: str) -> Inputs:
 
 def _run_parameters(inputs: Inputs) -> dict[str, Any]:
     """The parameters of RunInstances. What is not in the inputs stays the cloud's default."""
-    parameters = picked(
-        inputs,
-        ImageId="ami",
-        InstanceType="instanceType",
-        KeyName="keyName",
-        SubnetId="subnetId",
-        SecurityGroupIds="vpcSecurityGroupIds",
-        InstanceInitiatedShutdownBehavior="instanceInitiatedShutdownBehavior",
-        EbsOptimized="ebsOptimized",
-        UserData="userData",
-    )
+    same = "instanceType keyName subnetId instanceInitiatedShutdownBehavior ebsOptimized userData"
+    named = {"ImageId": "ami", "SecurityGroupIds": "vpcSecurityGroupIds"}
+    parameters = picked(inputs, *same.split(), **named)
     if "iamInstanceProfile" in inputs:
         parameters["IamInstanceProfile"] = {"Name": inputs["iamInstanceProfile"]}
     if "placementGroup" in inputs:
@@ -170,32 +162,19 @@ def _run_parameters(inputs: Inputs) -> dict[str, Any]:
 
 
 def _disk(inputs: Inputs) -> dict[str, Any]:
-    names = {
-        "VolumeType": "volumeType",
-        "VolumeSize": "volumeSize",
-        "Iops": "iops",
-        "Throughput": "throughput",
-        "Encrypted": "encrypted",
-        "DeleteOnTermination": "deleteOnTermination",
-    }
-    return picked(inputs["rootBlockDevice"], **names)
+    names = "volumeType volumeSize iops throughput encrypted deleteOnTermination"
+    return picked(inputs["rootBlockDevice"], *names.split())
 
 
 def _metadata(options: Inputs) -> dict[str, Any]:
     return picked(
-        options,
-        HttpEndpoint="httpEndpoint",
-        HttpTokens="httpTokens",
-        HttpPutResponseHopLimit="httpPutResponseHopLimit",
-        InstanceMetadataTags="instanceMetadataTags",
+        options, "httpEndpoint", "httpTokens", "httpPutResponseHopLimit", "instanceMetadataTags"
     )
 
 
 def _market(options: Inputs) -> dict[str, Any]:
     spot = picked(
-        options.get("spotOptions", {}),
-        SpotInstanceType="spotInstanceType",
-        InstanceInterruptionBehavior="instanceInterruptionBehavior",
+        options.get("spotOptions", {}), "spotInstanceType", "instanceInterruptionBehavior"
     )
     return {"MarketType": options["marketType"], "SpotOptions": spot}
 
@@ -226,15 +205,9 @@ class Schedule(Kind):
 
 
 def _schedule(inputs: Inputs) -> dict[str, Any]:
-    target = picked(inputs["target"], Arn="arn", RoleArn="roleArn", Input="input")
-    options = picked(
-        inputs,
-        Name="name",
-        Description="description",
-        ScheduleExpression="scheduleExpression",
-        ScheduleExpressionTimezone="scheduleExpressionTimezone",
-        ActionAfterCompletion="actionAfterCompletion",
-    )
+    target = picked(inputs["target"], "arn", "roleArn", "input")
+    names = "name description scheduleExpression scheduleExpressionTimezone actionAfterCompletion"
+    options = picked(inputs, *names.split())
     window = {"Mode": inputs["flexibleTimeWindow"]["mode"]}
     return {**options, "Target": target, "FlexibleTimeWindow": window}
 

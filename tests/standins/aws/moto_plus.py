@@ -197,7 +197,7 @@ def _simulate(self: Any) -> Any:
                     "EvalResourceName": "*",
                     "EvalDecision": "implicitDeny" if name in denied else "allowed",
                     "OrganizationsDecisionDetail": {
-                        "AllowedByOrganizations": name not in extra.by_organization,
+                        "AllowedByOrganizations": name not in extra.by_organization
                     },
                 }
                 for name in self._get_param("ActionNames")

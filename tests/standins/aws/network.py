@@ -57,9 +57,7 @@ class Subnet(OfEc2):
     describe, ids, answer = "describe_subnets", "SubnetIds", "Subnets"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        options = picked(
-            inputs, VpcId="vpcId", CidrBlock="cidrBlock", AvailabilityZone="availabilityZone"
-        )
+        options = picked(inputs, "vpcId", "cidrBlock", "availabilityZone")
         made = aws("ec2").create_subnet(**options, **spec(self, inputs))["Subnet"]
         public = {"Value": bool(inputs.get("mapPublicIpOnLaunch"))}
         aws("ec2").modify_subnet_attribute(SubnetId=made["SubnetId"], MapPublicIpOnLaunch=public)
@@ -103,11 +101,7 @@ class Route(Kind):
     knows = "routeTableId destinationCidrBlock gatewayId"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        aws("ec2").create_route(
-            RouteTableId=inputs["routeTableId"],
-            DestinationCidrBlock=inputs["destinationCidrBlock"],
-            GatewayId=inputs["gatewayId"],
-        )
+        aws("ec2").create_route(**picked(inputs, *self.knows.split()))
         return f"r-{inputs['routeTableId']}-{inputs['destinationCidrBlock']}", {}
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
@@ -125,7 +119,7 @@ class RouteTableAssociation(Kind):
     knows = "routeTableId subnetId"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        options = picked(inputs, RouteTableId="routeTableId", SubnetId="subnetId")
+        options = picked(inputs, "routeTableId", "subnetId")
         return aws("ec2").associate_route_table(**options)["AssociationId"], {}
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
@@ -172,7 +166,7 @@ class SecurityGroup(OfEc2):
         """Without the rule that lets everything out: Pulumi's provider takes that away too."""
         if inputs["name"].startswith("sg-"):
             raise ValueError("a group's name cannot begin with sg-")
-        options = picked(inputs, GroupName="name", VpcId="vpcId", Description="description")
+        options = picked(inputs, "vpcId", "description", GroupName="name")
         id = aws("ec2").create_security_group(**options, **spec(self, inputs))["GroupId"]
         strip(aws, id)
         return id, {"arn": f"arn:aws:ec2:us-east-1:123456789012:security-group/{id}"}
@@ -221,8 +215,8 @@ class Rule(Kind):
     way = ""
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        rule = picked(inputs, IpProtocol="ipProtocol", FromPort="fromPort", ToPort="toPort")
-        options = picked(inputs, Description="description")
+        rule = picked(inputs, "ipProtocol", "fromPort", "toPort")
+        options = picked(inputs, "description")
         if "cidrIpv4" in inputs:
             rule["IpRanges"] = [{"CidrIp": inputs["cidrIpv4"], **options}]
         if "cidrIpv6" in inputs:

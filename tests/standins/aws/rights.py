@@ -92,7 +92,7 @@ class ServiceQuota(Kind):
     knows = "serviceCode quotaCode value"
 
     def create(self, aws: Aws, inputs: Inputs) -> tuple[str, Inputs]:
-        names = picked(inputs, ServiceCode="serviceCode", QuotaCode="quotaCode")
+        names = picked(inputs, "serviceCode", "quotaCode")
         now = aws("service-quotas").get_service_quota(**names)["Quota"]["Value"]
         if inputs["value"] < now:
             raise ClientError(
@@ -106,7 +106,7 @@ class ServiceQuota(Kind):
         return id, {"requestId": output["Id"], "requestStatus": output["Status"]}
 
     def read(self, aws: Aws, id: str, inputs: Inputs) -> Inputs | None:
-        names = picked(inputs, ServiceCode="serviceCode", QuotaCode="quotaCode")
+        names = picked(inputs, "serviceCode", "quotaCode")
         aws("service-quotas").get_service_quota(**names)
         return {}
 

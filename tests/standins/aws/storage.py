@@ -73,8 +73,7 @@ class PublicAccessBlock(Setting):
     knows = "bucket blockPublicAcls blockPublicPolicy ignorePublicAcls restrictPublicBuckets"
 
     def put(self, aws: Aws, inputs: Inputs) -> Any:
-        names = {key[0].upper() + key[1:]: key for key in self.knows.split()[1:]}
-        options = {"PublicAccessBlockConfiguration": picked(inputs, **names)}
+        options = {"PublicAccessBlockConfiguration": picked(inputs, *self.knows.split()[1:])}
         return aws("s3").put_public_access_block(Bucket=inputs["bucket"], **options)
 
     def get(self, aws: Aws, bucket: str) -> Any:
@@ -114,7 +113,7 @@ class Policy(Setting):
     type, knows = "aws:s3/bucketPolicy:BucketPolicy", "bucket policy"
 
     def put(self, aws: Aws, inputs: Inputs) -> Any:
-        options = picked(inputs, Bucket="bucket", Policy="policy")
+        options = picked(inputs, "bucket", "policy")
         return aws("s3").put_bucket_policy(**options)
 
     def get(self, aws: Aws, bucket: str) -> Any:
@@ -161,14 +160,14 @@ class Lifecycle(Setting):
 
 
 def _rule(rule: Inputs) -> dict[str, Any]:
-    parameters: dict[str, Any] = picked(rule, ID="id", Status="status")
-    parameters["Filter"] = picked(rule.get("filter", {}), Prefix="prefix")
+    parameters: dict[str, Any] = picked(rule, "status", ID="id")
+    parameters["Filter"] = picked(rule.get("filter", {}), "prefix")
     if tag := rule.get("filter", {}).get("tag"):
-        parameters["Filter"] = {"Tag": picked(tag, Key="key", Value="value")}
+        parameters["Filter"] = {"Tag": picked(tag, "key", "value")}
     if old := rule.get("noncurrentVersionExpiration"):
-        parameters["NoncurrentVersionExpiration"] = picked(old, NoncurrentDays="noncurrentDays")
+        parameters["NoncurrentVersionExpiration"] = picked(old, "noncurrentDays")
     if unfinished := rule.get("abortIncompleteMultipartUpload"):
-        days = picked(unfinished, DaysAfterInitiation="daysAfterInitiation")
+        days = picked(unfinished, "daysAfterInitiation")
         parameters["AbortIncompleteMultipartUpload"] = days
     return parameters
 

@@ -28,8 +28,9 @@ class Taken:
         """The input of this name; None if there is none."""
         return self.left.pop(name, None)
 
-    def only(self, **names: str) -> dict[str, Any]:
-        """A body's property for each input that there is: only(toName="fromName")."""
+    def only(self, *same: str, **names: str) -> dict[str, Any]:
+        """A body's property for each input that there is: only("sameName", toName="fromName")."""
+        names |= {name: name for name in same}
         values = {to: self.take(name) for to, name in names.items()}
         return {to: value for to, value in values.items() if value is not None}
 
@@ -51,40 +52,24 @@ class Taken:
 
 
 def _network(inputs: Taken) -> Request:
-    body = inputs.only(
-        name="name", description="description", autoCreateSubnetworks="autoCreateSubnetworks"
-    )
-    body["routingConfig"] = inputs.only(routingMode="routingMode")
+    body = inputs.only("name", "description", "autoCreateSubnetworks")
+    body["routingConfig"] = inputs.only("routingMode")
     project = inputs.take("project")
     return Request("compute.networks.insert", {"project": project}, inputs.done(body))
 
 
 def _subnet(inputs: Taken) -> Request:
     where = {"project": inputs.take("project"), "region": inputs.take("region")}
-    body = inputs.only(
-        name="name",
-        description="description",
-        network="network",
-        ipCidrRange="ipCidrRange",
-        privateIpGoogleAccess="privateIpGoogleAccess",
-    )
+    body = inputs.only("name", "description", "network", "ipCidrRange", "privateIpGoogleAccess")
     return Request("compute.subnetworks.insert", where, inputs.done(body))
 
 
 def _firewall(inputs: Taken) -> Request:
-    body = inputs.only(
-        name="name",
-        description="description",
-        network="network",
-        direction="direction",
-        priority="priority",
-        sourceRanges="sourceRanges",
-        sourceTags="sourceTags",
-        targetTags="targetTags",
-    )
+    names = "name description network direction priority sourceRanges sourceTags targetTags"
+    body = inputs.only(*names.split())
     for to, name in (("allowed", "allows"), ("denied", "denies")):
         if rules := inputs.each(name):
-            body[to] = [r.done(r.only(IPProtocol="protocol", ports="ports")) for r in rules]
+            body[to] = [r.done(r.only("ports", IPProtocol="protocol")) for r in rules]
     if ("allowed" in body) == ("denied" in body):
         raise Wrong(f"{inputs.where}: a rule allows, or it denies")
     if not body.get("sourceRanges") and not body.get("sourceTags"):
@@ -98,7 +83,7 @@ def _instance(inputs: Taken) -> Request:
     zone = f"zones/{where['zone']}"
     inputs.take("allowStoppingForUpdate")  # a word to the provider, not to Compute
     body = {
-        **inputs.only(name="name", labels="labels"),
+        **inputs.only("name", "labels"),
         "machineType": f"{zone}/machineTypes/{inputs.take('machineType')}",
         "guestAccelerators": [_cards(cards, zone) for cards in inputs.each("guestAccelerators")],
         "disks": [_disk(inputs.inner("bootDisk"), zone)],
@@ -112,7 +97,7 @@ def _instance(inputs: Taken) -> Request:
     }
     if "serviceAccount" in inputs.left:
         account = inputs.inner("serviceAccount")
-        body["serviceAccounts"] = [account.done(account.only(email="email", scopes="scopes"))]
+        body["serviceAccounts"] = [account.done(account.only("email", "scopes"))]
     return Request("compute.instances.insert", where, inputs.done(body))
 
 
@@ -124,16 +109,16 @@ def _cards(inputs: Taken, zone: str) -> dict[str, Any]:
 def _disk(inputs: Taken, zone: str) -> dict[str, Any]:
     new = inputs.inner("initializeParams")
     params = {
-        **new.only(sourceImage="image", labels="labels"),
+        **new.only("labels", sourceImage="image"),
         "diskSizeGb": str(new.take("size")),
         "diskType": f"{zone}/diskTypes/{new.take('type')}",
     }
-    body = {"boot": True, **inputs.only(autoDelete="autoDelete")}
+    body = {"boot": True, **inputs.only("autoDelete")}
     return inputs.done({**body, "initializeParams": new.done(params)})
 
 
 def _interface(inputs: Taken) -> dict[str, Any]:
-    body = inputs.only(subnetwork="subnetwork", nicType="nicType")
+    body = inputs.only("subnetwork", "nicType")
     configs = inputs.each("accessConfigs")
     body["accessConfigs"] = [config.done({"type": "ONE_TO_ONE_NAT"}) for config in configs]
     return inputs.done(body)
@@ -142,33 +127,22 @@ def _interface(inputs: Taken) -> dict[str, Any]:
 def _scheduling(inputs: Taken) -> dict[str, Any]:
     longest, stop = inputs.inner("maxRunDuration"), inputs.inner("onInstanceStopAction")
     seconds = longest.take("seconds")
-    body = inputs.only(
-        onHostMaintenance="onHostMaintenance",
-        automaticRestart="automaticRestart",
-        preemptible="preemptible",
-        provisioningModel="provisioningModel",
-        instanceTerminationAction="instanceTerminationAction",
-    )
+    names = "onHostMaintenance automaticRestart preemptible provisioningModel"
+    body = inputs.only(*names.split(), "instanceTerminationAction")
     if seconds is not None:
         body["maxRunDuration"] = longest.done({"seconds": str(seconds)})
-    if action := stop.done(stop.only(discardLocalSsd="discardLocalSsd")):
+    if action := stop.done(stop.only("discardLocalSsd")):
         body["onInstanceStopAction"] = action
     return inputs.done(body)
 
 
 def _shielded(inputs: Taken) -> dict[str, Any]:
-    return inputs.done(
-        inputs.only(
-            enableSecureBoot="enableSecureBoot",
-            enableVtpm="enableVtpm",
-            enableIntegrityMonitoring="enableIntegrityMonitoring",
-        )
-    )
+    return inputs.done(inputs.only("enableSecureBoot", "enableVtpm", "enableIntegrityMonitoring"))
 
 
 def _account(inputs: Taken) -> Request:
-    inner = inputs.only(displayName="displayName", description="description")
-    body = {**inputs.only(accountId="accountId"), "serviceAccount": inner}
+    inner = inputs.only("displayName", "description")
+    body = {**inputs.only("accountId"), "serviceAccount": inner}
     inputs.take("createIgnoreAlreadyExists")  # a word to the provider, not to IAM
     # The rule that stands in its description only.
     if not re.fullmatch(r"(?=.{6,30}$)[a-z]([-a-z0-9]*[a-z0-9])", body["accountId"]):
@@ -184,15 +158,13 @@ def _bucket(inputs: Taken) -> Request:
     seconds = str(kept.take("retentionDurationSeconds"))
     versions = inputs.inner("versioning")
     body = {
-        **inputs.only(
-            name="name", location="location", labels="labels", storageClass="storageClass"
-        ),
+        **inputs.only("name", "location", "labels", "storageClass"),
         "iamConfiguration": {
             "uniformBucketLevelAccess": uniform,
-            **inputs.only(publicAccessPrevention="publicAccessPrevention"),
+            **inputs.only("publicAccessPrevention"),
         },
         "softDeletePolicy": kept.done({"retentionDurationSeconds": seconds}),
-        "versioning": versions.done(versions.only(enabled="enabled")),
+        "versioning": versions.done(versions.only("enabled")),
         "lifecycle": {"rule": [_lifecycle(rule) for rule in inputs.each("lifecycleRules")]},
     }
     project = inputs.take("project")
@@ -201,20 +173,16 @@ def _bucket(inputs: Taken) -> Request:
 
 def _lifecycle(inputs: Taken) -> dict[str, Any]:
     action, when = inputs.inner("action"), inputs.inner("condition")
-    condition = when.only(
-        daysSinceNoncurrentTime="daysSinceNoncurrentTime",
-        daysSinceCustomTime="daysSinceCustomTime",
-        age="age",
-    )
+    condition = when.only("daysSinceNoncurrentTime", "daysSinceCustomTime", "age")
     if state := when.take("withState"):
         condition["isLive"] = {"LIVE": True, "ARCHIVED": False}[state]
     return inputs.done(
-        {"action": action.done(action.only(type="type")), "condition": when.done(condition)}
+        {"action": action.done(action.only("type")), "condition": when.done(condition)}
     )
 
 
 def _member(inputs: Taken) -> Request:
-    where = inputs.only(bucket="bucket")
+    where = inputs.only("bucket")
     binding = {"role": inputs.take("role"), "members": [inputs.take("member")]}
     body: dict[str, Any] = {"bindings": [binding]}
     if condition := inputs.take("condition"):
