@@ -171,6 +171,7 @@ def talkative(there: Path) -> Iterator[None]:
 def test_a_talkative_login_shell_breaks_neither_facts_nor_the_agent(
     talkative: None, session: Session, one_host: Cluster
 ) -> None:
+    assert session.sh("echo in") == "in\n\n"
     assert session.facts().home == str(one_host.machines[0].home)
     session.start_agent("python3")
     assert session.run(["echo", "in"]) == CommandResult(0, ("in",))
@@ -206,12 +207,6 @@ def test_the_lines_of_a_command_are_reported_and_nothing_else(
 ) -> None:
     reported: list[str] = []
     assert session.shell(command, report=reported.append)[0] == reported == lines
-
-
-def test_a_talkative_login_shell_is_not_part_of_an_answer(
-    talkative: None, session: Session
-) -> None:
-    assert session.sh("echo in") == "in\n\n"
 
 
 def test_the_agent_bears_a_talkative_login_shell_without_facts(

@@ -230,8 +230,9 @@ def another_agent(world: World) -> str:
 
 
 def a_passphrase(world: World) -> str:
-    alone(world, encrypted(world))
-    return "has a passphrase"
+    key = encrypted(world)
+    alone(world, key)
+    return f"next: ssh-add {key}"
 
 
 def of_kind(kind: str) -> Callable[[World], str]:
