@@ -77,31 +77,9 @@ def test_a_plan_without_steps_has_nothing_to_do_and_reports_so_of_every_host() -
 def test_a_plan_for_programs_has_every_step_of_every_host() -> None:
     document = PLAN.document()
     assert json.loads(json.dumps(document)) == document
-    assert document == {
-        "schema": 1,
-        "hosts": {
-            "h2": [
-                {
-                    "name": "runtime",
-                    "why": "not there",
-                    "takes": "minutes",
-                    "fetches": 325,
-                    "reboots": False,
-                    "sends": 0,
-                }
-            ],
-            "h1": [
-                {
-                    "name": "key",
-                    "why": KEY.why,
-                    "takes": "seconds",
-                    "fetches": 0,
-                    "reboots": False,
-                    "sends": 0,
-                }
-            ],
-            "h3": [],
-        },
-        "notes": ["runtime tf on Python 3.11"],
-    }
+    key = {"name": "key", "why": KEY.why, "takes": "seconds", "fetches": 0, "sends": 0}
+    key["reboots"] = False
+    runtime = {**key, "name": "runtime", "why": "not there", "takes": "minutes", "fetches": 325}
+    hosts = {"h2": [runtime], "h1": [key], "h3": []}
+    assert document == {"schema": 1, "hosts": hosts, "notes": ["runtime tf on Python 3.11"]}
     assert list(document["hosts"]) == ["h2", "h1", "h3"]

@@ -78,26 +78,20 @@ def record_run(run_id: str = FIRST, *, accuracy: float = 0.9, name: str = "3", *
          "learning_rate": 0.001, "step_s": 0.1, "input_s": 0.02, "time": 1795341600.0 + e}
         for e in (1, 2, 3)
     ]  # fmt: skip
-    records += [
-        {
-            "kind": "progress",
-            "rank": 0,
-            "host": name,
-            "step_s": 0.1,
-            "input_s": 0.02,
-            "samples_per_s": 321.0,
-        }
-    ]
+    times = {"step_s": 0.1, "input_s": 0.02, "samples_per_s": 321.0}
+    records += [{"kind": "progress", "rank": 0, "host": name, **times}]
     records += [{"kind": "checkpoint", "step": 9, "time": 1795341610.0}]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     (folder / "worst/1.png").write_bytes(PNG)
-    for file, content in (
-        ("result", result),
-        ("evaluation", evaluation),
-        ("run", encode(document)),
-    ):
+    contents = {"result": result, "evaluation": evaluation, "run": encode(document)}
+    for file, content in contents.items():
         (folder / f"{file}.json").write_text(json.dumps(content))
     return folder
+
+
+def change(file: Path, **values: Any) -> None:
+    """Replace values of a JSON document."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
 @pytest.fixture(autouse=True)
@@ -127,8 +121,7 @@ CARBON = {
 def test_the_page_has_the_carbon_measured_and_estimated(project: Path) -> None:
     folder = record_run()
     assert "Energy and carbon" not in written(FIRST)
-    result = json.loads((folder / "result.json").read_text())
-    (folder / "result.json").write_text(json.dumps({**result, "carbon": CARBON}))
+    change(folder / "result.json", carbon=CARBON)
     html = written(FIRST)
     assert "300 gCO2e: measured 200 (GPUs), estimated 100 (CPUs, memory)" in html
     assert "railhead 1" in html and "GPUs of &lt;i&gt;h2" in html and "<b>S" not in html
@@ -171,14 +164,13 @@ def test_the_page_has_the_cause_of_a_failure_and_of_each_attempt(
     rank: int | None, process: str
 ) -> None:
     folder = record_run()
-    result = json.loads((folder / "result.json").read_text())
     culprit = {"rank": rank, "host": "h2", "lines": ["KeyError: 17"], "exit": 1}
     cause = {"class": "program", "evidence": "KeyError: 17", "host": "h2", "rank": rank}
     first = {"keras": 3, "culprit": {**culprit, "rank": None, "lines": []}, "seconds": 61.0}
     first |= {"kind": "retry", "cause": {"class": "host", "evidence": "lost", "host": "h2"}}
     first |= {"step": 7, "from_step": 5, "lost": 12.0}
     failed = {"state": "failed", "culprit": culprit, "cause": cause, "attempts": [first]}
-    (folder / "result.json").write_text(json.dumps({**result, **failed}))
+    change(folder / "result.json", **failed)
     html = page_of(FIRST)
     assert f"<p>{process} on h2; program: KeyError: 17" in html
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", html.partition("Attempts")[2])
@@ -230,14 +222,8 @@ def test_the_page_has_the_samples_of_each_rank_and_when_its_machines_stopped() -
 
 def test_the_cost_is_shown_where_the_price_is_known() -> None:
     parts = host.read(ClusterPrice(3.0, "USD", "list", "2026-07"), 1)
-    facts = RunFacts(
-        "r",
-        Path(),
-        "c",
-        run_document(),
-        result=Result(state="succeeded", seconds=1800),
-        parts=parts,
-    )
+    result = Result(state="succeeded", seconds=1800)
+    facts = RunFacts("r", Path(), "c", run_document(), result=result, parts=parts)
     assert str(facts.cost) == f"{1.5 * len(facts.hosts):.2f} USD"
     assert replace(facts, parts=()).cost is None
     assert replace(facts, result=Result(state="succeeded", seconds=1e308)).cost is None
@@ -287,12 +273,11 @@ class Tags(HTMLParser):
 def test_what_a_host_writes_is_text(project: Path) -> None:
     evil = EVIL.format(port=9)
     folder = record_run(name=evil, model=evil)
-    result = json.loads((folder / "result.json").read_text())
     place = {"rank": 1, "host": evil, "doing": "call", "file": evil, "line": 7, "text": evil}
     stall = {"text": f"\x1b[2J{evil}", "seconds": 74, "behind": [1], "places": [place]}
     culprit = {"rank": 1, "host": evil, "lines": [evil, "\x1b[2Jred"]}
     for failed in (culprit, {**culprit, "stall": stall}):
-        (folder / "result.json").write_text(json.dumps({**result, "culprit": failed}))
+        change(folder / "result.json", culprit=failed)
         html = page_of(FIRST)
         assert escape(evil) in html and "\x1b" not in html
         assert ("no progress: " in html) is ("stall" in failed)
@@ -312,8 +297,7 @@ DAMAGED: dict[str, Any] = {
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_evaluation_causes_no_traceback(project: Path, name: str) -> None:
     folder = record_run()
-    evaluation = json.loads((folder / "evaluation.json").read_text())
-    (folder / "evaluation.json").write_text(json.dumps({**evaluation, name: DAMAGED[name]}))
+    change(folder / "evaluation.json", **{name: DAMAGED[name]})
     assert "root:" not in page_of(FIRST)
 
 
@@ -328,9 +312,7 @@ def test_a_damaged_file_causes_no_traceback(project: Path, file: str, content: s
 
 def test_a_picture_with_a_name_that_is_too_long_is_left_out(project: Path) -> None:
     folder = record_run()
-    evaluation = json.loads((folder / "evaluation.json").read_text())
-    worst = [{"picture": "x" * 5000}, *evaluation["worst"]]
-    (folder / "evaluation.json").write_text(json.dumps({**evaluation, "worst": worst}))
+    change(folder / "evaluation.json", worst=[{"picture": "x" * 5000}, {"picture": "worst/1.png"}])
     assert page_of(FIRST).count("data:image/png") == 1
 
 
@@ -579,9 +561,8 @@ def test_a_browser_shows_the_pages_and_requests_nothing(project: Path) -> None:
         evil = EVIL.format(port=server.getsockname()[1])
         folder = record_run(name=evil)
         record_run(SECOND, learning_rate=0.1, model=evil)
-        evaluation = json.loads((folder / "evaluation.json").read_text())
-        evaluation |= {"classes": [evil] * 30, "confusion": [[9999] * 30] * 30}
-        (folder / "evaluation.json").write_text(json.dumps(evaluation))
+        matrix = {"classes": [evil] * 30, "confusion": [[9999] * 30] * 30}
+        change(folder / "evaluation.json", **matrix)
         pages = [page_of(FIRST), page_of(FIRST, SECOND)]
         frames, page, pdf = (project / name for name in ("frames.html", "page.html", "page.pdf"))
         frames.write_text("<!DOCTYPE html>\n" + "".join(map(framed, pages)) + MEASURE)

@@ -21,6 +21,7 @@ from railhead.documents.runs.result import Culprit, Result
 from railhead.documents.runs.run_record import RunRecord
 from railhead.documents.runs.state import Machines, RunState
 
+HOSTS = parse_hosts("h1")
 TEXTS = ["", "{", "[]", "null", "5", '"x"', "{}", "[" * 5000, '{"schema": 1}', "\x00" * 100]
 
 
@@ -102,30 +103,24 @@ def test_a_state_file_that_cannot_be_read_is_a_usage_error(
     assert "--hosts" in caught.value.hint
 
 
-@pytest.mark.parametrize("spoil", [replace_by_folder, replace_by_loop])
-def test_a_record_of_a_run_that_cannot_be_read_is_set_aside(
-    home: Path, spoil: Callable[[Path], None]
-) -> None:
-    inventory = parse_hosts("h1")
-    local_state.save_run(RunRecord("r-1", inventory.name, str(home / "elsewhere")))
-    spoil(local_state.runs(inventory.name)[0])
-    assert local_state.find_run(inventory, None) == ("r-1", home / "results" / "r-1")
+@pytest.fixture
+def record(home: Path) -> Path:
+    """The record of the run r-1 on h1."""
+    local_state.save_run(RunRecord("r-1", HOSTS.name, str(home / "elsewhere")))
+    return local_state.runs(HOSTS.name)[0]
 
 
 @pytest.mark.parametrize("first", [replace_by_folder, replace_by_loop, Path.touch])
 @pytest.mark.parametrize("second", [replace_by_folder, replace_by_loop])
 def test_a_second_damaged_record_is_set_aside_beside_the_first(
-    home: Path, first: Callable[[Path], None], second: Callable[[Path], None]
+    home: Path, record: Path, first: Callable[[Path], None], second: Callable[[Path], None]
 ) -> None:
-    inventory = parse_hosts("h1")
-    local_state.save_run(RunRecord("r-1", inventory.name, str(home / "elsewhere")))
-    record = local_state.runs(inventory.name)[0]
     kept = record.with_name("r-1.json.damaged")
     kept.touch()
     first(kept)
     for _ in range(2):
         second(record)
-        assert local_state.find_run(inventory, None) == ("r-1", home / "results" / "r-1")
+        assert local_state.find_run(HOSTS, None) == ("r-1", home / "results" / "r-1")
     names = {path.name for path in record.parent.iterdir()}
     assert names == {"r-1.json"} | {f"r-1.json.damaged{n}" for n in ("", "1", "2")}
 
@@ -134,25 +129,19 @@ def test_a_second_damaged_record_is_set_aside_beside_the_first(
     "text", [*TEXTS, '{"results": 5}', '{"results": "a\\u0000b"}'], ids=range(len(TEXTS) + 2)
 )
 def test_a_damaged_record_of_a_run_keeps_nobody_from_the_run(
-    home: Path, text: str, capsys: pytest.CaptureFixture[str]
+    home: Path, record: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inventory = parse_hosts("h1")
-    local_state.save_run(RunRecord("r-1", inventory.name, str(home / "elsewhere")))
-    record = local_state.runs(inventory.name)[0]
     record.write_text(text)
-    assert unfetched(inventory) == ["r-1"]
+    assert unfetched(HOSTS) == ["r-1"]
     assert "the record of run r-1 was damaged" in capsys.readouterr().out
-    assert local_state.find_run(inventory, None) == ("r-1", home / "results" / "r-1")
+    assert local_state.find_run(HOSTS, None) == ("r-1", home / "results" / "r-1")
     assert capsys.readouterr().out == ""
     assert record.with_name("r-1.json.damaged").read_text() == text
 
 
-def test_files_that_are_not_records_of_runs_are_ignored(home: Path) -> None:
-    inventory = parse_hosts("h1")
-    local_state.save_run(RunRecord("r-1", inventory.name, str(home / "x")))
-    folder = local_state.cluster_folder(inventory.name) / "runs"
-    (folder / "..x y.json").write_text("{}")
-    assert [path.stem for path in local_state.runs(inventory.name)] == ["r-1"]
+def test_files_that_are_not_records_of_runs_are_ignored(record: Path) -> None:
+    record.with_name("..x y.json").write_text("{}")
+    assert local_state.runs(HOSTS.name) == [record]
 
 
 NUMBERS: list[object] = [10**400, -(10**400), 2**63, 10**12, float("inf"), float("nan"), 1e300]

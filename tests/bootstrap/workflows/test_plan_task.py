@@ -12,7 +12,7 @@ from hosts.operator import Cluster, Operator
 from bootstrap.cli import tasks
 from bootstrap.cli.running import RUNNING, Exit
 from bootstrap.facts.host import HostFacts
-from bootstrap.inventory.hosts import Inventory, parse_hosts
+from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.plan.cluster import Options, SurveyedCluster
 from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.runtimes import choose_runtime
@@ -33,10 +33,6 @@ def hosts(
     return f"{first.user}@{first.address}:{first.port},{second.user}@{second.address}:{second.port}"
 
 
-def inventory(hosts: str) -> Inventory:
-    return parse_hosts(hosts)
-
-
 @pytest.mark.parametrize("task", [tasks.plan, tasks.bootstrap], ids=["plan", "bootstrap"])
 def test_stdout_holds_the_plan_alone(
     hosts: str, task: Any, capsys: pytest.CaptureFixture[str]
@@ -49,10 +45,11 @@ def test_stdout_holds_the_plan_alone(
     output = capsys.readouterr()
     document = json.loads(output.out)
     assert output.out.count("\n") == 1
-    names = list(inventory(hosts).names)
+    inventory = parse_hosts(hosts)
+    names = list(inventory.names)
     assert list(document["hosts"]) == names
     assert [step["name"] for step in document["hosts"][names[0]]] == STEPS
-    assert output.err.startswith(f"{inventory(hosts).name} (hosts): ")
+    assert output.err.startswith(f"{inventory.name} (hosts): ")
     assert f"[{', '.join(names)}] uv: " in output.err
 
 
