@@ -25,10 +25,7 @@ from benchmarks.object_stores.__main__ import install
 from .runtime import probe
 
 RATE = 60e6  # bytes per second
-PEERS = {
-    "s3": ("s5cmd cp", "s3fs get", "s3fs open"),
-    "gs": ("gcsfs get", "gcsfs open"),
-}
+PEERS = {"s3": ("s5cmd cp", "s3fs get", "s3fs open"), "gs": ("gcsfs get", "gcsfs open")}
 LIMIT = 0.1
 Environ = dict[str, str]
 Readers = dict[str, Callable[[Environ], float]]

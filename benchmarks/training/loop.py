@@ -38,10 +38,7 @@ class Case:
         return self.batch * self.steps
 
 
-CASES = {
-    "mnist-cnn": Case("mnist-cnn", 28, 1, 64, 60),
-    "resnet50": Case("resnet50", 32, 3, 16, 10),
-}
+CASES = {"mnist-cnn": Case("mnist-cnn", 28, 1, 64, 60), "resnet50": Case("resnet50", 32, 3, 16, 10)}
 
 
 def images(case: Case, folder: Path) -> dict[str, Path]:

@@ -120,10 +120,7 @@ class Person:
             return None
         state = self.state
         resources = on_aws(
-            *state.machines,
-            cluster=state.cluster,
-            cluster_id=state.cluster_id,
-            region=state.region,
+            *state.machines, cluster=state.cluster, cluster_id=state.cluster_id, region=state.region
         )
         return read_state(STACK, {"deployment": {"resources": resources}})
 

@@ -71,11 +71,7 @@ HOROVOD: Repositories = {
     ("eth-cscs/tensorflow-training", "0cf950c9f17346e2257b2b0151e226d12c458b63", "."): (
         ("keras_benchmark/hvd_synthetic_benchmark.py", SYNTHETIC),
     ),
-    (
-        "kaist-plrg/python-analyzer",
-        "07a6c92939e3e36d172e3207a7d010ca343be7d2",
-        "test/regress",
-    ): (
+    ("kaist-plrg/python-analyzer", "07a6c92939e3e36d172e3207a7d010ca343be7d2", "test/regress"): (
         (f"{HVD_2}-LSTM-MNIST/recurrent_network.py", ""),
         (f"{HVD_2}-Simple-CNN-MNIST/main.py", ""),
         (f"{HVD_2}-Simple-CNN-MNIST-2/tensorflow2_mnist.py", ""),
@@ -129,11 +125,7 @@ MULTIWORKER: Repositories = {
         ("main.py", ""),
     ),
     ("t9k/tutorial-examples", "ca98fa44d8fef99ff719397597f04c62a73fd713", "."): (
-        (
-            "job/tensorflowtrainingjob/multiworker/keras_mnist_trainingjob.py",
-            "--log_dir logs",
-            ALL,
-        ),
+        ("job/tensorflowtrainingjob/multiworker/keras_mnist_trainingjob.py", "--log_dir logs", ALL),
         ("codepack/keras_mnist_trainingjob.py", "--save_path saved", ALL),
     ),
     ("google-deepmind/xmanager", "424da164d9115839253a5bee945dbb1a93d01cdf", "examples"): (
@@ -150,11 +142,7 @@ PARAMETER_SERVER: Repositories = {
         ("cifar10_tensorflow_k8s_ps/cifar10.py", ""),
     ),
 }
-STRATEGIES = {
-    "horovod": HOROVOD,
-    "multiworker": MULTIWORKER,
-    "parameter-server": PARAMETER_SERVER,
-}
+STRATEGIES = {"horovod": HOROVOD, "multiworker": MULTIWORKER, "parameter-server": PARAMETER_SERVER}
 
 
 def all_programs() -> Iterator[Program]:

@@ -28,10 +28,7 @@ def test_a_kill_leaves_nothing_without_a_deadline_a_name_and_an_end(
 
 @pytest.mark.parametrize(
     ("cloud", "shares"),
-    [
-        ("all", {"aws": range(2, 5), "gcp": range(2, 4)}),
-        ("gcp", {"gcp": range(2, 7)}),
-    ],
+    [("all", {"aws": range(2, 5), "gcp": range(2, 4)}), ("gcp", {"gcp": range(2, 7)})],
 )
 def test_one_command_has_cases_of_each_cloud(cloud: str, shares: dict[str, range]) -> None:
     assert kills.share_out(range(2, 7), cloud) == shares

@@ -45,12 +45,7 @@ class Disk:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        mb: int = 0,
-        layers: Sequence[Path] = (),
-        base: Path | None = None,
+        self, folder: Path, *, mb: int = 0, layers: Sequence[Path] = (), base: Path | None = None
     ) -> None:
         self.own = folder / "disk"
         self.upper = self.own / "upper"

@@ -149,10 +149,7 @@ def own_model(build: Callable[..., Any]) -> Iterator[None]:
     module = ModuleType("own_model")
     module.build = build  # type: ignore[attr-defined]
     module.__file__ = build.__code__.co_filename
-    with (
-        patch.dict(sys.modules, own_model=module),
-        patch.dict(MODELS, linear="own_model"),
-    ):
+    with patch.dict(sys.modules, own_model=module), patch.dict(MODELS, linear="own_model"):
         yield
 
 

@@ -12,12 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import paramiko
-from paramiko.common import (
-    AUTH_FAILED,
-    AUTH_PARTIALLY_SUCCESSFUL,
-    AUTH_SUCCESSFUL,
-    OPEN_SUCCEEDED,
-)
+from paramiko.common import AUTH_FAILED, AUTH_PARTIALLY_SUCCESSFUL, AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 from paramiko.server import InteractiveQuery
 
 CODE = "123456"

@@ -87,8 +87,7 @@ def test_a_wrong_value_in_a_run_document_is_refused(settings: dict[str, Any], me
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("min_accuracy", 0.5), ("label_smoothing", 0.1), ("class_weights", "1,2")],
+    ("name", "value"), [("min_accuracy", 0.5), ("label_smoothing", 0.1), ("class_weights", "1,2")]
 )
 def test_what_needs_classes_is_refused_without_them(name: str, value: object) -> None:
     for task in ("regression", "multi-label")[: 1 if name == "label_smoothing" else 2]:

@@ -35,11 +35,7 @@ def environment(folder: Path, document: dict[str, Any], **more: str) -> dict[str
 def test_a_job_comes_from_the_run_document(tmp_path: Path) -> None:
     parsed = job.from_run(
         environment(
-            tmp_path,
-            run_document(),
-            RAILHEAD_HOST="h1",
-            RAILHEAD_LOCAL_RANK="1",
-            RAILHEAD_SIZE="3",
+            tmp_path, run_document(), RAILHEAD_HOST="h1", RAILHEAD_LOCAL_RANK="1", RAILHEAD_SIZE="3"
         )
     )
     assert (parsed.strategy, parsed.config.epochs) == ("horovod", 3)

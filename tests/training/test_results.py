@@ -10,14 +10,7 @@ from typing import Any
 
 import pytest
 
-from training.results import (
-    Metrics,
-    Progress,
-    Records,
-    judge,
-    overfit_note,
-    write_evaluation,
-)
+from training.results import Metrics, Progress, Records, judge, overfit_note, write_evaluation
 
 
 def lines_of(out: io.StringIO) -> list[dict[str, Any]]:

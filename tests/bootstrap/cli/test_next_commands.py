@@ -22,9 +22,7 @@ from railhead.documents.runs.run_record import RunRecord
 
 ROOT = ROOT / "bootstrap"
 # What names a task in prose, and is not to be typed: {file: its texts}.
-PROSE = {
-    "gpu_tools/tested_on.py": ["`fab train` on a GPU; the checks"],
-}
+PROSE = {"gpu_tools/tested_on.py": ["`fab train` on a GPU; the checks"]}
 
 STACK, HOSTS = {"stack": "gpu a"}, {"hosts": "a,b*2", "stack": None}
 COMPLETED = {
@@ -132,7 +130,7 @@ OF_ANY_TASK = {
     "errors.py": [
         "Command(self.task, *self.values, **{**self.options, **options})",
         "Command(self.task, *self.values, **{**target, **self.options})",
-    ],
+    ]
 }
 
 

@@ -15,8 +15,7 @@ from bootstrap.runs.request import read_request
 
 
 @pytest.mark.parametrize(
-    ("words", "host"),
-    [((), "first.invalid"), (("--hosts", "third.invalid"), "third.invalid")],
+    ("words", "host"), [((), "first.invalid"), (("--hosts", "third.invalid"), "third.invalid")]
 )
 def test_a_resume_is_on_the_hosts_of_its_run_unless_others_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], host: str

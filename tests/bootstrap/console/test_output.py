@@ -38,10 +38,7 @@ class Stream(io.StringIO):
     ],
 )
 def test_the_environment_decides_whether_there_are_colours(
-    is_terminal: bool,
-    variables: dict[str, str],
-    colours: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    is_terminal: bool, variables: dict[str, str], colours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)

@@ -80,10 +80,7 @@ def record_line(record: dict[str, Any]) -> str:
             {"kind": "epoch", "epoch": "2", "epochs": "10", "loss": " 1e-4 "},
             "epoch  2/10  loss 1.0e-04",
         ),
-        (
-            {"kind": "epoch", "epoch": math.nan, "samples_per_s": math.inf},
-            "inf samples/s",
-        ),
+        ({"kind": "epoch", "epoch": math.nan, "samples_per_s": math.inf}, "inf samples/s"),
         ({"kind": "progress", "step": math.inf, "steps": math.nan}, ""),
         ({"kind": "progress", "text": "half of it"}, "half of it"),
         ({"kind": "message"}, ""),

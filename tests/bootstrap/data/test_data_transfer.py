@@ -208,11 +208,7 @@ def test_an_interrupted_transfer_continues_inside_a_file(
 
 
 def test_files_removed_or_damaged_on_a_host_are_sent_again_alone(
-    data: Path,
-    opened: Opened,
-    cluster: Cluster,
-    sent: Sent,
-    capsys: pytest.CaptureFixture[str],
+    data: Path, opened: Opened, cluster: Cluster, sent: Sent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (document,) = place_data(inputs_of(f"train={data}"), opened)
     before = sent.bytes
@@ -459,10 +455,7 @@ def test_a_file_that_shrinks_while_it_is_sent_is_filled_up(tmp_path: Path) -> No
 
 
 def test_a_purge_removes_the_data_and_the_receipt_names_it(
-    inventory: Inventory,
-    opened: Opened,
-    cluster: Cluster,
-    data: Path,
+    inventory: Inventory, opened: Opened, cluster: Cluster, data: Path
 ) -> None:
     as_ad_hoc = replace(inventory, cloud="hosts")  # their sshd goes on: later tests need the hosts
     (document,) = place_data(inputs_of(f"x={data}"), opened)

@@ -118,14 +118,8 @@ def test_settings_are_those_of_the_run_even_if_the_preset_has_changed(project: P
 
 CONTRADICTIONS: dict[str, tuple[ProgramOptions, ProgramOptions]] = {
     "--preset digits contradicts run r1, which has smoke": (TRAINING, program(preset="digits")),
-    "--set seed=8 contradicts run r1, which has seed=7": (
-        TRAINING,
-        program(settings=("seed=8",)),
-    ),
-    "--script train.py contradicts run r1, which has none": (
-        TRAINING,
-        program(script="train.py"),
-    ),
+    "--set seed=8 contradicts run r1, which has seed=7": (TRAINING, program(settings=("seed=8",))),
+    "--script train.py contradicts run r1, which has none": (TRAINING, program(script="train.py")),
     "--keras 2 contradicts run r1, which has 3": (SCRIPT, program(keras="2")),
     "--metric x=(.) contradicts": (SCRIPT, program(metrics=("x=(.)",))),
     "--script other.py contradicts run r1, which has train.py": (

@@ -525,8 +525,7 @@ def test_a_run_can_be_followed_by_its_document(name: str, first: dict[str, str],
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"thresholds": (Threshold("loss", "max", 1e19),)}, {"env": {"A": 5}}, {"size": 0}],
+    "changes", [{"thresholds": (Threshold("loss", "max", 1e19),)}, {"env": {"A": 5}}, {"size": 0}]
 )
 def test_a_document_that_hosts_would_refuse_is_not_sent(changes: dict[str, Any]) -> None:
     start._require_readable(run_documents.run_document())
@@ -534,11 +533,7 @@ def test_a_document_that_hosts_would_refuse_is_not_sent(changes: dict[str, Any])
         start._require_readable(run_documents.run_document(**changes))
 
 
-READ_BY_RANKS = (
-    (("~/a",), "file", False),
-    (None, "file", True),
-    (("~/a",), "stream", True),
-)
+READ_BY_RANKS = ((("~/a",), "file", False), (None, "file", True), (("~/a",), "stream", True))
 
 
 @pytest.mark.parametrize(("paths", "mode", "needs_reader"), READ_BY_RANKS)

@@ -198,10 +198,7 @@ SINCE: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[float]]]
 
 @pytest.mark.parametrize(("before", "after", "times"), SINCE.values(), ids=SINCE)
 def test_each_record_of_a_script_counts_once_over_its_attempts(
-    tmp_path: Path,
-    before: list[dict[str, Any]],
-    after: list[dict[str, Any]],
-    times: list[float],
+    tmp_path: Path, before: list[dict[str, Any]], after: list[dict[str, Any]], times: list[float]
 ) -> None:
     file = tmp_path / "metrics.jsonl"
     lines = [*before, {"kind": "start", "since": 20.0, "time": 25.0}, *after]

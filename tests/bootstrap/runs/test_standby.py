@@ -91,10 +91,7 @@ def test_the_standby_ends_if_the_supervisor_is_not_started(
 ) -> None:
     run = Run("r1", tmp_path / "results")
     takeover.start_standby(second, run)
-    with (
-        pytest.raises((KeyboardInterrupt, ConnectionLost)),
-        takeover.ended_on_error(second, run),
-    ):
+    with pytest.raises((KeyboardInterrupt, ConnectionLost)), takeover.ended_on_error(second, run):
         assert standbys() == 1
         raise error
     assert standbys() == 0

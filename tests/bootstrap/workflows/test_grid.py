@@ -158,11 +158,7 @@ ACCURACY, LOSS = "val_accuracy", "val_loss"
     ],
 )
 def test_a_trial_is_hopeless_below_the_median(
-    values: tuple[float, ...],
-    metric: str,
-    others: list[tuple[float, ...]],
-    of: str,
-    hopeless: bool,
+    values: tuple[float, ...], metric: str, others: list[tuple[float, ...]], of: str, hopeless: bool
 ) -> None:
     finished = [course(*other, metric=of) for other in others]
     assert is_hopeless(course(*values, metric=metric), finished) is hopeless

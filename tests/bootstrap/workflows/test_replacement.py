@@ -159,11 +159,7 @@ def test_the_newest_run_in_progress_that_has_the_host_is_the_one(
 
 @pytest.mark.parametrize(("name", "has_standby"), [("h2", False), ("h3", True)])
 def test_a_run_has_no_standby_after_its_replacement(
-    name: str,
-    has_standby: bool,
-    home: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    name: str, has_standby: bool, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hosts = tuple(RunHost(host.name, host.address, None, 1) for host in HOSTS)
     record_run(tmp_path / "r1", run_document(hosts=hosts, takeover=True))

@@ -487,10 +487,7 @@ def test_a_run_that_is_not_known_here_is_trained_again(
 
 def test_the_same_sweep_in_another_terminal_is_refused(hosts: Runs, stopped: list[str]) -> None:
     trials = of_rates(0.5)
-    with (
-        alone(trials.folder),
-        pytest.raises(UsageError, match="in progress in another terminal"),
-    ):
+    with alone(trials.folder), pytest.raises(UsageError, match="in progress in another terminal"):
         run_trials(hosts.whole, trials)
     assert not hosts.started and not stopped
     run_trials(hosts.whole, trials)

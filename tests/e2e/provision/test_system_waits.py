@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 from e2e.apt_mirror import Mirror, use_mirror
-from e2e.systemd_hosts import (
-    BRIEF,
-    Start,
-    give_cloud_init,
-    release,
-    start_apt,
-    timers,
-    who_ran,
-)
+from e2e.systemd_hosts import BRIEF, Start, give_cloud_init, release, start_apt, timers, who_ran
 
 from bootstrap.errors import RailheadError
 from bootstrap.plan.system_changes import Changes

@@ -39,8 +39,7 @@ def test_bad_input_is_reported_and_starts_nothing(
 
 
 @pytest.mark.parametrize(
-    ("host", "why"),
-    [("no-such-host.invalid", "does not resolve"), ("127.1.2.3:1", "refused")],
+    ("host", "why"), [("no-such-host.invalid", "does not resolve"), ("127.1.2.3:1", "refused")]
 )
 def test_a_host_that_is_not_reached_has_its_own_code(
     operator: Operator, host: str, why: str

@@ -13,13 +13,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from e2e.local_hosts import (
-    Operator,
-    only_first_host,
-    ranks_of,
-    run_id,
-    wait_until,
-)
+from e2e.local_hosts import Operator, only_first_host, ranks_of, run_id, wait_until
 from e2e.scripts import JOIN
 
 
@@ -265,9 +259,7 @@ def test_an_exception_is_reported_with_the_scripts_own_frames_only(operator: Ope
     assert culprit["exit"] == 1 and culprit["lines"][-1] == "ValueError: wrong shape"
 
 
-def test_ranks_that_never_joined_each_other_are_a_failure(
-    operator: Operator,
-) -> None:
+def test_ranks_that_never_joined_each_other_are_a_failure(operator: Operator) -> None:
     operator.write("alone.py", "print('I train by myself')\n")
     operator.fab("train", "--script", "alone.py").ended(
         1, "the 2 ranks of this script never joined each other", "--independent"

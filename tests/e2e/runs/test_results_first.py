@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.local_hosts import (
-    Operator,
-    homes_of_hosts,
-    is_followed,
-    marked,
-    wait_until,
-    with_rights,
-)
+from e2e.local_hosts import Operator, homes_of_hosts, is_followed, marked, wait_until, with_rights
 from places import ROOT
 from standins.stores.object_stores import S3
 

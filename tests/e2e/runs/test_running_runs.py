@@ -8,15 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from e2e.local_hosts import (
-    Operator,
-    is_followed,
-    marked,
-    ranks_of,
-    read_until,
-    run_id,
-    wait_until,
-)
+from e2e.local_hosts import Operator, is_followed, marked, ranks_of, read_until, run_id, wait_until
 from e2e.scripts import JOIN, SLOW
 
 LAST_WORDS = 60  # seconds in which a command that was interrupted ends

@@ -15,14 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from e2e.local_hosts import (
-    Done,
-    homes_of_hosts,
-    read_until,
-    run_id,
-    wait_until,
-    with_rights,
-)
+from e2e.local_hosts import Done, homes_of_hosts, read_until, run_id, wait_until, with_rights
 from e2e.scripts import JOIN
 from places import ROOT, TESTS
 from standins.forks import run_fab

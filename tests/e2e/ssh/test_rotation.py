@@ -41,11 +41,7 @@ class Cluster:
         self.messages: list[str] = []
         output = tuple(
             Host(
-                one.name,
-                one.address,
-                user=user,
-                host_key=one.host_key,
-                host_key_source="injected",
+                one.name, one.address, user=user, host_key=one.host_key, host_key_source="injected"
             )
             for one in hosts
         )

@@ -10,14 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from properties import bounded
 
-from training.data.assignment import (
-    Epoch,
-    lane_begin,
-    lane_length,
-    lanes_for,
-    shares,
-    shuffled,
-)
+from training.data.assignment import Epoch, lane_begin, lane_length, lanes_for, shares, shuffled
 
 REPLICAS = st.integers(1, 17)
 BATCHES = st.integers(1, 40)  # global ones

@@ -137,11 +137,7 @@ def test_a_value_in_any_number_of_lists_is_refused(signature: Signature) -> None
             True,
             {"predictions": [{"y": 1, "z": [3]}, {"y": 2, "z": [4]}]},
         ),
-        (
-            {"y": np.array([1, 2]), "z": np.array(3)},
-            False,
-            {"outputs": {"y": [1, 2], "z": 3}},
-        ),
+        ({"y": np.array([1, 2]), "z": np.array(3)}, False, {"outputs": {"y": [1, 2], "z": 3}}),
         ({"t": np.array([b"a", b"b"], object)}, True, {"predictions": ["a", "b"]}),
         (
             {"t_bytes": np.array([b"a", b"\xff"], object)},

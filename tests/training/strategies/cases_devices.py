@@ -40,10 +40,7 @@ def machine_with(count: int, seen: list[tuple[Any, ...]]) -> Iterator[list[str]]
     def growth(gpu: str, on: bool) -> None:
         seen.append(("growth", gpu, on))
 
-    with (
-        replaced(tf.config, **calls),
-        replaced(tf.config.experimental, set_memory_growth=growth),
-    ):
+    with replaced(tf.config, **calls), replaced(tf.config.experimental, set_memory_growth=growth):
         yield devices
 
 

@@ -288,8 +288,7 @@ def test_a_loss_that_is_not_a_number_ends_the_run_and_reports_why(
 
 
 @pytest.mark.parametrize(
-    ("strategy", "processes"),
-    [pytest.param("horovod", 1, marks=needs_mpirun), ("multiworker", 2)],
+    ("strategy", "processes"), [pytest.param("horovod", 1, marks=needs_mpirun), ("multiworker", 2)]
 )
 def test_two_killed_ranks_continue_at_the_same_sample(
     request: pytest.FixtureRequest, alone: Outcome, strategy: str, processes: int

@@ -148,10 +148,7 @@ PERMITTED = {
         "import tensorflow as tf\nx = tf.keras.optimizers.legacy if old else tf.keras.optimizers\n",
         "3",
     ),
-    "where it is there": (
-        "import keras\nx = hasattr(keras, 'ops') and keras.ops.ones(1)\n",
-        "2",
-    ),
+    "where it is there": ("import keras\nx = hasattr(keras, 'ops') and keras.ops.ones(1)\n", "2"),
     "both": (OLD + OPS, "3"),
     "both, with 2": (OLD + OPS, "2"),
     "in a function": ("def f():\n    import tf_keras\n", "3"),

@@ -173,10 +173,7 @@ PROJECTS = {
         "",
     ),
     "a module below a condition counts less": (
-        {
-            "train.py": "if old:\n    import net\nfrom keras import ops",
-            "net.py": "import tf_keras",
-        },
+        {"train.py": "if old:\n    import net\nfrom keras import ops", "net.py": "import tf_keras"},
         "train.py:3",
     ),
 }
