@@ -7,10 +7,10 @@ queried by id. Data that the cloud does not have yet counts as "not yet", never 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from railhead.documents.lazy import dataclass
 from railhead.documents.times import shown
@@ -21,6 +21,7 @@ from ..errors import Command, Hint, NoCapacity, RailheadError, UsageError
 from ..host.buckets.repeats import outlasting
 from ..inventory.hosts import Inventory
 
+T = TypeVar("T")
 STATES = ("running", "starting", "stopping", "stopped", "gone", "unknown")
 STOPPED = ("stopped", "gone")  # the instance does not run and is not billed by the hour
 MISSING, UNKNOWN = "MISSING", "UNKNOWN"  # states of a deadline
@@ -49,6 +50,16 @@ class Incomplete(RailheadError):
 
 class NoCredentials(UsageError):
     """There are no credentials for a cloud, or its SDK is not installed."""
+
+
+def unless_refused(codes: Collection[str], call: Callable[[], T]) -> T | None:
+    """The result of a call; None if the cloud refuses it with one of these codes."""
+    try:
+        return call()
+    except Refused as refused:
+        if refused.error_code in codes:
+            return None
+        raise
 
 
 @dataclass(frozen=True)

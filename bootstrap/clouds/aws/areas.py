@@ -18,7 +18,7 @@ from railhead.money.table import shipped
 
 from ...errors import RailheadError, UsageError
 from ..areas import BUCKET, MACHINE, NO_DEADLINE, Area, Forbidden, Lists, Resource
-from ..base import Refused
+from ..base import Refused, unless_refused
 from ..bucket import Bucket
 from ..costs import bucket_per_day, disk_per_day, per_day
 from ..machines import Place
@@ -211,12 +211,7 @@ class Region:
         return items(str, self.client, *named, NamePrefix=PREFIX)
 
     def _tags_of_role(self, role: str) -> dict[str, str]:
-        try:
-            return role_tags(self.client, role)
-        except Refused as refused:
-            if refused.error_code != "NoSuchEntity":
-                raise
-            return {}
+        return unless_refused(("NoSuchEntity",), partial(role_tags, self.client, role)) or {}
 
     def _tags_of_target(self, target: str) -> dict[str, str]:
         try:
@@ -264,15 +259,10 @@ class Global:
         return items(Any, self.client, *named, MaxBuckets=1000)
 
     def _tags_of_bucket(self, name: str) -> dict[str, str]:
-        try:
-            answer = self.client("s3", "get_bucket_tagging", Bucket=name)
-        except Refused as refused:
-            # The policy of somebody else's bucket may deny it.
-            denied = refused.error_code == "AccessDenied" and not name.startswith(PREFIX)
-            if refused.error_code not in UNTAGGED and not denied:
-                raise
-            return {}
-        return tags_of({"Tags": answer.get("TagSet")})
+        # The policy of somebody else's bucket may deny it.
+        codes = UNTAGGED if name.startswith(PREFIX) else (*UNTAGGED, "AccessDenied")
+        read = partial(self.client, "s3", "get_bucket_tagging", Bucket=name)
+        return tags_of({"Tags": (unless_refused(codes, read) or {}).get("TagSet")})
 
     def _bucket(self, name: str, since: str) -> Resource:
         answer = self.client("s3", "get_bucket_location", Bucket=name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from railhead.documents.clouds import COMMON_FACTS
@@ -24,6 +25,7 @@ from ..base import (
     StockOut,
     start_later,
     through_outages,
+    unless_refused,
     utc_now,
 )
 from . import scheduler
@@ -237,12 +239,9 @@ class Aws:
         )
 
     def _console(self, instance: str) -> str:
-        try:
-            response = self._client("ec2", "get_console_output", InstanceId=instance, Latest=True)
-        except Refused as refused:
-            if refused.error_code not in ("UnsupportedOperation", "InvalidParameterCombination"):
-                raise
-            response = self._client("ec2", "get_console_output", InstanceId=instance)  # Xen: p3
+        read = partial(self._client, "ec2", "get_console_output", InstanceId=instance)
+        codes = ("UnsupportedOperation", "InvalidParameterCombination")  # of Xen: p3
+        response = unless_refused(codes, partial(read, Latest=True)) or read()
         return str(response.get("Output") or "")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from railhead.documents.doctor import Check
 
 from ...errors import RailheadError
-from ..base import Refused
+from ..base import unless_refused
 from .client import UNAUTHORIZED, AwsClient, ask
 
 PUBLIC, KEY = "public machines", "key of disks"
@@ -50,11 +50,9 @@ def _key(client: AwsClient) -> Check:
     key = ask(str, client, "ec2", "get_ebs_default_kms_key_id", "KmsKeyId")
     if key == OF_AWS or key.endswith(f":{OF_AWS}"):
         return Check(KEY, "ok", "the key of AWS")
-    try:
-        state = ask(str, client, "kms", "describe_key", "KeyMetadata.KeyState", KeyId=key)
-    except Refused as refused:
-        if refused.error_code not in (*UNAUTHORIZED, "AccessDeniedException"):
-            raise
+    read = partial(ask, str, client, "kms", "describe_key", "KeyMetadata.KeyState", KeyId=key)
+    state = unless_refused((*UNAUTHORIZED, "AccessDeniedException"), read)
+    if state is None:
         return Check(
             KEY, "warns", f"{key}, which this user may not see: machines may end", NEXT_KEY
         )

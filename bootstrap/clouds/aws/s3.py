@@ -10,7 +10,7 @@ from railhead.documents.lazy import dataclass
 
 from ...errors import RailheadError
 from ...host.buckets.s3 import S3Objects
-from ..base import Refused
+from ..base import Refused, unless_refused
 from ..storage import NoBucket, Version
 from .client import checked, connect
 
@@ -91,13 +91,8 @@ class S3(S3Objects):
 
     def sha256(self, key: str) -> str | None:
         """The hash in the object's metadata."""
-        try:
-            metadata = self.call("head_object", Key=key).get("Metadata", {})
-        except Refused as refused:
-            if refused.error_code in ABSENT:
-                return None
-            raise
-        return _read(dict[str, str], metadata).get("sha256")
+        head = unless_refused(ABSENT, lambda: self.call("head_object", Key=key)) or {}
+        return _read(dict[str, str], head.get("Metadata", {})).get("sha256")
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove versions in one call."""

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -13,7 +14,7 @@ from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
 
 from ...errors import Command, Hint, RailheadError, UsageError
-from ..base import MISSING, Deadline, Refused
+from ..base import MISSING, Deadline, unless_refused
 from ..machines import Place
 from .client import AwsClient, connect
 from .ec2 import Instance
@@ -156,12 +157,9 @@ def _get(client: AwsClient, name: str) -> Any:
     """A schedule, as AWS has it, by the deadline's id, `name` or `group/name`; None if there is
     none."""
     group, _, last = name.rpartition("/")
-    try:
-        return client("scheduler", "get_schedule", Name=last, GroupName=group or "default")
-    except Refused as refused:
-        if refused.error_code != "ResourceNotFoundException":
-            raise
-        return None
+    named = {"Name": last, "GroupName": group or "default"}
+    read = partial(client, "scheduler", "get_schedule", **named)
+    return unless_refused(("ResourceNotFoundException",), read)
 
 
 def _right(

@@ -25,11 +25,12 @@ from ..base import (
     StockOut,
     start_later,
     through_outages,
+    unless_refused,
     utc_now,
 )
 from .client import GoogleClient, connect, wait_for_operation
 from .compute import Disk, Firewall, GuestAttributes, Instance
-from .gcs import Gcs
+from .gcs import ABSENT, Gcs
 
 T = TypeVar("T")
 COMPUTE = "Compute Engine instances.get"
@@ -178,12 +179,7 @@ class Gcp:
 
     def _get(self, kind: type[T], path: str, **options: Any) -> T | None:
         """The resource at a path; None when there is none."""
-        try:
-            return self._client.get(kind, path, **options)
-        except Refused as refused:
-            if refused.error_code in ("notFound", "404"):
-                return None
-            raise
+        return unless_refused(ABSENT, lambda: self._client.get(kind, path, **options))
 
     def _keys_of(self, host: Host) -> tuple[str, ...]:
         query = {"queryPath": "hostkeys/"}
