@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 from railhead.documents.lazy import dataclass
+from railhead.documents.outputs import ReceiptLine as Line
 
 from ..clouds import base, bucket, host_key_store
 from ..clouds.base import STOPPED, Cloud, Cost, InstanceState
@@ -34,7 +35,7 @@ from .consent import (
     stop_or_terminate,
     to_bring,
 )
-from .receipt import Line, Receipt, billing_lines, machine_line
+from .receipt import Receipt, billing_lines, machine_line
 from .stack_machines import StackMachines
 
 NOT_ADOPTED = (

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from railhead.documents.lazy import dataclass
-from railhead.documents.outputs import ReceiptLine, TeardownOutput
+from railhead.documents.outputs import ReceiptLine as Line
+from railhead.documents.outputs import TeardownOutput
 
 from ..clouds.base import STOPPED, Cost, InstanceState
 from ..console.output import note_output
 from ..errors import Command, RailheadError
-
-
-@dataclass(frozen=True)
-class Line:
-    """One statement of a receipt and whether it was verified."""
-
-    host: str
-    text: str
-    verified: bool = True
 
 
 @dataclass(frozen=True)
@@ -42,18 +34,15 @@ class Receipt:
         return [f"Receipt for {self.cluster}, {self.at}", *rows]
 
 
-def output_of(receipt: Receipt) -> TeardownOutput:
-    """The receipt as a document."""
-    lines = (ReceiptLine(host=x.host, text=x.text, verified=x.verified) for x in receipt.lines)
-    return TeardownOutput(
-        cluster=receipt.cluster, at=receipt.at, verified=receipt.verified, lines=tuple(lines)
-    )
-
-
 def check(receipt: Receipt, command: Command) -> None:
     """RailheadError when a line of the receipt was not verified; `command` repeats it."""
-    note_output(output_of(receipt))
-    if not receipt.verified:
+    verified = receipt.verified
+    note_output(
+        TeardownOutput(
+            cluster=receipt.cluster, at=receipt.at, verified=verified, lines=receipt.lines
+        )
+    )
+    if not verified:
         raise RailheadError("not everything could be verified; see the lines above", hint=command)
 
 

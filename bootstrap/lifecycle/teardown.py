@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from railhead.documents.agent.runs import EndRun
+from railhead.documents.outputs import ReceiptLine as Line
 from railhead.documents.runs.swept import OF_ENDPOINTS, Swept
 
 from ..clouds.base import utc_now
@@ -24,7 +25,7 @@ from ..ssh import connect
 from ..ssh.authorized_keys import authorize
 from ..ssh.session import Session
 from .consent import not_all_here, to_bring
-from .receipt import Line, Receipt
+from .receipt import Receipt
 
 NAMED = 3  # runs in a receipt
 HOST_SECONDS = 1800.0  # on each host; the same command again continues

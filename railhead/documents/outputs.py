@@ -153,13 +153,13 @@ class DeployOutput:
     seconds_left: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ReceiptLine:
     """What was removed or still costs money, and whether that was verified."""
 
     host: str
     text: str
-    verified: bool
+    verified: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,12 +20,12 @@ from bootstrap.health.checks import Finding
 from bootstrap.health.run import note_outcome
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
-from bootstrap.lifecycle.receipt import Line, Receipt, check
+from bootstrap.lifecycle.receipt import Receipt, check
 from bootstrap.runs.follow import RunConnection
 from bootstrap.runs.run import Run
 from bootstrap.workflows import attach, evaluate
 from railhead.documents.codec import encode
-from railhead.documents.outputs import OUTPUTS, RunOutput
+from railhead.documents.outputs import OUTPUTS, ReceiptLine, RunOutput
 from railhead.documents.runs.run import Script
 from railhead.documents.runs.run_record import GivenOptions
 
@@ -114,7 +114,7 @@ def test_the_evaluation_of_a_script_is_a_document_also_below_its_threshold(
 
 
 def test_a_receipt_that_is_not_verified_is_a_document(capsys: pytest.CaptureFixture[str]) -> None:
-    receipt = Receipt("c", "2026-11-26 01:00:00 UTC", (Line("h1", "runs", verified=False),))
+    receipt = Receipt("c", "2026-11-26 01:00:00 UTC", (ReceiptLine("h1", "runs", verified=False),))
     with pytest.raises(RailheadError), output.json_output(True):
         check(receipt, Command("teardown"))
     assert valid("teardown", json.loads(capsys.readouterr().out))["verified"] is False
