@@ -46,7 +46,7 @@ def cost_of(ledger: Ledger, period: Period, history: History | None = None) -> A
     """What a stack's machines cost in a period. Spot machines without a `history` have the range
     of prices that was noted at their start."""
     billed = (existences(m, period, history or {}) for m in ledger.machines.values())
-    return bill(chain.from_iterable(billed), moment(period.until)).total
+    return bill(chain.from_iterable(billed), moment(period.until))
 
 
 def existences(billed: BilledMachine, period: Period, history: History) -> Iterator[Existence]:

@@ -57,12 +57,8 @@ class Amount:
         return f"at least {low} {unit}; {unknown}" if self.low else unknown
 
 
-def cents(usd: Decimal) -> Decimal:
-    """Rounded to the cent, half a cent up."""
-    return _rounded(usd, 2)
-
-
 def _rounded(usd: Decimal, digits: int) -> Decimal:
+    """Half a digit up."""
     return usd.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
 
 

@@ -1,4 +1,4 @@
-"""Bills: prices x the times for which things existed = lines. Pure; times are UTC.
+"""Bills: prices x the times for which things existed. Pure; times are UTC.
 
 Both clouds bill a machine by the second after the first minute, from start to stop, and a disk and
 an address until they are deleted. A month has 730 hours, as in both clouds' bills.
@@ -102,37 +102,6 @@ class Step:
     rate: Rate
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of a bill: `units` at `rate`."""
-
-    name: str
-    units: Decimal
-    rate: Rate
-
-    @property
-    def amount(self) -> Amount:
-        """What it costs."""
-        return self.rate.amount * self.units
-
-
-@dataclass(frozen=True)
-class Bill:
-    """Lines, and their sum."""
-
-    lines: tuple[Line, ...] = ()
-
-    @property
-    def total(self) -> Amount:
-        """The sum of the lines: `at least` if one has no price."""
-        return total(line.amount for line in self.lines)
-
-
-def machine(name: str, rate: Rate, start: datetime, end: datetime | None) -> Existence:
-    """One start of a machine; its first minute is billed as a whole."""
-    return Existence(name, rate, start, end, least=FIRST_MINUTE)
-
-
 def at_steps(existence: Existence, steps: Sequence[Step], now: datetime) -> list[Existence]:
     """An existence in parts, each at the price of its time. Before the first step its own rate
     applies."""
@@ -147,18 +116,17 @@ def at_steps(existence: Existence, steps: Sequence[Step], now: datetime) -> list
     ]
 
 
-def bill(existences: Iterable[Existence], now: datetime) -> Bill:
-    """The bill up to `now`, for what still exists and for what has ended."""
-    return Bill(tuple(_line(existence, now) for existence in existences))
+def bill(existences: Iterable[Existence], now: datetime) -> Amount:
+    """What these have cost up to `now`: `at least`, if a price is unknown."""
+    return total(_cost(existence, now) for existence in existences)
 
 
-def _line(existence: Existence, now: datetime) -> Line:
+def _cost(existence: Existence, now: datetime) -> Amount:
     """If clocks differ, the end may be before the start: this counts as no time."""
     seconds = max(_end(existence, now) - existence.start, timedelta(0)) / timedelta(seconds=1)
     hours = Decimal(str(seconds)) / 3600
-    return Line(
-        existence.name, existence.quantity * hours / HOURS[existence.rate.unit], existence.rate
-    )
+    units = existence.quantity * hours / HOURS[existence.rate.unit]
+    return existence.rate.amount * units
 
 
 def _end(existence: Existence, now: datetime) -> datetime:

@@ -121,6 +121,13 @@ def test_a_machine_that_was_started_by_hand_counts_from_its_start() -> None:
     assert bill(machine, 0, 30) == "2.45 USD"  # 4 x 0.531 + 30 x 0.010959
 
 
+def test_the_first_minute_of_each_start_is_billed_as_a_whole() -> None:
+    """Ten starts of 20 seconds: 10 x 0.526 / 60, and the disk for 11 hours."""
+    starts = [(hour, hour + 20 / 3600) for hour in range(10)]
+    looks = [(end, state("stopped", hour, end)) for hour, end in starts]
+    assert bill(after(*looks), 0, 11) == "0.21 USD"
+
+
 def test_a_disk_costs_until_its_machine_is_gone() -> None:
     machine = after((1, state("running", 0)), (2, state("stopped", 0, 1)), (50, state("gone")))
     assert machine.deleted == T0 + 50 * H
