@@ -128,10 +128,19 @@ def test_the_first_minute_of_each_start_is_billed_as_a_whole() -> None:
     assert bill(after(*looks), 0, 11) == "0.21 USD"
 
 
-def test_a_disk_costs_until_its_machine_is_gone() -> None:
-    machine = after((1, state("running", 0)), (2, state("stopped", 0, 1)), (50, state("gone")))
-    assert machine.deleted == T0 + 50 * H
-    assert bill(machine, 0, 800) == "1.08 USD"  # 0.531 + 50 x 0.010959
+@pytest.mark.parametrize(
+    ("gone", "hours", "cost"),
+    [
+        (state("gone"), 50, "1.08 USD"),  # 0.531 + 50 x 0.010959
+        (state("gone", 0, 20), 20, "0.75 USD"),  # the cloud says when
+    ],
+)
+def test_a_disk_costs_until_its_machine_is_gone(
+    gone: InstanceState, hours: float, cost: str
+) -> None:
+    machine = after((1, state("running", 0)), (2, state("stopped", 0, 1)), (50, gone))
+    assert machine.deleted == T0 + hours * H
+    assert bill(machine, 0, 800) == cost
 
 
 def test_a_machine_that_was_never_seen_costs_nothing() -> None:

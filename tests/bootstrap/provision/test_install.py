@@ -55,6 +55,7 @@ class RecordedHost:
         self.executable: set[str] = set()
         self.locks: set[str] = set()  # that a command had
         self.written: dict[str, str] = {}
+        self.removed: list[str] = []
         self.got = b""  # the wheel that was sent to it
 
     def start_agent(self, python: str) -> None:
@@ -77,7 +78,7 @@ class RecordedHost:
         return Replaced(True)
 
     def remove(self, *paths: str) -> None:
-        """Nothing is there."""
+        self.removed += paths
 
     def run(
         self, argv: Sequence[str], env: Mapping[str, str], *, lock: str, **_: Any
@@ -370,16 +371,19 @@ def test_a_host_that_lost_its_power_while_its_key_was_created_gets_a_pair(
     assert before in (None, key.read_bytes())
 
 
-@pytest.mark.parametrize("fails", ["sh", "mpirun"])
+@pytest.mark.parametrize(("fails", "removed"), [("sh", 0), ("mpirun", 1)])
 def test_a_wheel_that_fails_is_not_kept_and_nobody_gets_it(
-    cluster: SurveyedCluster, fails: str
+    cluster: SurveyedCluster, fails: str, removed: int
 ) -> None:
+    """One that was built, and fails its test, does not stay on its host for the next command."""
     hosts = {"h1": RecordedHost("h1", fails), "h2": RecordedHost("h2")}
     with pytest.raises(HostsFailed) as caught:
         apply(cluster, hosts, "horovod")
     assert f"horovod: {fails} ended with 1\nthe last line" in caught.value.outcomes["h1"]
     assert caught.value.outcomes["h2"] == "no Horovod wheel: its build on h1 failed"
     assert not wheel_folder(cluster).exists()
+    key = cluster.environment.wheel_key(cluster.facts["h1"])
+    assert hosts["h1"].removed == [f"~/.railhead/build/{key}/out"] * removed
     assert not any(path.endswith(".ok") for host in hosts.values() for path in host.written)
 
 

@@ -98,6 +98,14 @@ def test_files_of_the_options_are_those_of_the_first_command(
     assert args.requirements == str(project / "requirements.txt")
 
 
+def test_variables_are_those_of_the_run_even_if_their_file_has_changed(project: Path) -> None:
+    (project / "env").write_text("A=1\nB=2\n")
+    recorded(program(script="train.py", env_file="env", env=("B=3",)))
+    (project / "env").unlink()
+    again, _ = resumed_request(earlier_run("r1"), program())
+    assert again.options.env == {"A": "1", "B": "3"}
+
+
 def test_a_resumed_run_can_be_resumed(project: Path) -> None:
     recorded(TRAINING)
     again, args = resumed_request(earlier_run("r1"), program())

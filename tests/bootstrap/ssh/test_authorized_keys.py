@@ -51,14 +51,14 @@ def test_only_the_line_of_the_key_is_added_and_removed(tmp_path: Path) -> None:
         session.start_agent("python3")
         add(session, bob)
         assert file.read_text() == f"{KEY} bob\n" and file.stat().st_mode & 0o777 == 0o600
-        authorize(session, "dev", ["ssh-ed25519 AAAA railhead:dev"])
+        authorize(session, "dev", [f"ssh-ed25519 {OTHER} railhead:dev"])
         with pytest.raises(UsageError, match="last key"):
             remove(session, bob)
         ann = f'# of ann\nno-pty,command="sh -l" ssh-ed25519 {OTHER} ann\n'
         file.write_text(f"{ann}{file.read_text()}")
         assert add(session, bob) == "has this key already"
         remove(session, bob)
-        assert file.read_text() == f"{ann}ssh-ed25519 AAAA railhead:dev\n"
+        assert file.read_text() == f"{ann}ssh-ed25519 {OTHER} railhead:dev\n"
         assert remove(session, bob) == "does not have this key"
 
 

@@ -75,7 +75,10 @@ def test_only_rank_0_evaluates_at_the_start_of_a_line(
 def test_other_records_count_from_every_rank_and_within_a_line(
     output: RunOutput, tmp_path: Path
 ) -> None:
-    output.add_line(1, b'10/20@railhead {"kind": "message", "text": "x"}')
+    """As records of the rank that printed them, whatever they say."""
+    says = {"kind": "message", "text": "x", "rank": 0, "host": "a", "time": 5}
+    output.add_line(1, f"10/20@railhead {json.dumps(says)}".encode())
     record = json.loads((tmp_path / "results" / "metrics.jsonl").read_text())
     assert (record["rank"], record["host"], record["text"]) == (1, "b", "x")
+    assert record["time"] > 5
     assert (tmp_path / "logs" / "rank-1.log").read_text() == "10/20\n"
