@@ -13,6 +13,8 @@ from standins.runs.run_documents import run_document
 
 from bootstrap.console.wait import wait_until
 from bootstrap.host.causes.causes import Failure, diagnosed
+from bootstrap.host.output import rank_output
+from bootstrap.host.output.mpirun_output import MPIRUN
 from bootstrap.host.output.rank_output import TAIL, LogFile, RunOutput, WriteErrors
 from railhead.documents.runs.result import Culprit
 
@@ -84,3 +86,21 @@ def test_the_exception_is_kept_before_the_last_lines_of_its_text(
     assert lines[0].startswith(first) and lines[-TAIL:] == printed.splitlines()[-TAIL:]
     cause = diagnosed(Failure(Culprit(0, "h1", tuple(lines), exit=1))).cause
     assert cause.class_ == "program" and cause.evidence.startswith(evidence)
+
+
+def test_the_log_of_each_rank_and_of_mpirun_has_two_parts_at_most(
+    tmp_path: Path, output: RunOutput, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records of a run are kept whole."""
+    monkeypatch.setattr(rank_output, "LOG_LIMIT", 15)
+    ranks = (MPIRUN, 0)
+    for rank in ranks:
+        output.logs[rank] = output.open_log(rank)
+        for number in range(9):
+            output.logs[rank].add(f"line {number}".encode())
+            output.metrics.add(f"{number}".encode())
+    parts = {path.name: path.read_text() for path in (tmp_path / "logs").iterdir()}
+    names = [f"{name}.log{part}" for name in ("mpirun", "rank-0") for part in ("", ".1")]
+    assert sorted(parts) == sorted(names)
+    assert {parts["rank-0.log"], parts["mpirun.log"]} == {"line 6\nline 7\nline 8\n"}
+    assert len((tmp_path / "results/metrics.jsonl").read_text().split()) == 9 * len(ranks)
