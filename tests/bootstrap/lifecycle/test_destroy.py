@@ -24,6 +24,7 @@ from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Inventory
 from bootstrap.inventory.stack_state import StackState, read_state
 from bootstrap.lifecycle import destroy as destroy_stack
+from bootstrap.lifecycle import stack_machines
 from bootstrap.lifecycle.consent import confirm_by_name
 from bootstrap.lifecycle.receipt import Receipt
 from bootstrap.lifecycle.stack_machines import StackMachines
@@ -364,6 +365,23 @@ def test_while_a_machine_runs_pulumi_removes_nothing(stack: Stack) -> None:
     receipt = stack.destroy(fake=StoppingCloud(never))
     assert not receipt.verified and stack.destroyed == []
     assert "not started: machines remain" in receipt.lines[-1].text
+
+
+def test_a_stack_is_recorded_until_no_machine_with_its_id_is_listed(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    """Also after `pulumi destroy` has succeeded: the same command again lists them."""
+    local_state.save_cluster(OURS)
+    unlisted = iter([False, True])
+
+    def of_id(_: StackMachines) -> None:
+        if next(unlisted, False):
+            raise RailheadError("AWS does not answer")
+
+    monkeypatch.setattr(stack_machines, "of_id", of_id)
+    assert not stack.destroy().verified
+    assert stack.destroyed == [DESTROY] and local_state.clusters() == ["dev"]
+    assert stack.destroy().verified and local_state.clusters() == []
 
 
 def test_a_machine_that_only_stopped_is_not_gone_and_keeps_the_stack(stack: Stack) -> None:

@@ -16,6 +16,7 @@ from standins.machines_of_a_cloud import Terminal
 from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
 from bootstrap.clouds import base
+from bootstrap.clouds.base import MISSING
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
 from bootstrap.lifecycle import held
@@ -422,6 +423,24 @@ def test_a_schedule_in_no_state_whose_name_is_in_use_is_removed(
     assert schedules(scheduler) == ["railhead-g4dn-i-1"]
     assert "a killed `pulumi up` left railhead-g4dn-i-2: removed" in lines
     assert pulumi.called(*CHANGES) == [UP, UP]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_deadline_that_is_gone_from_the_cloud_is_created_again(
+    pulumi: PulumiCommand, aws_client: Clients, capfd: pytest.CaptureFixture[str], exists: bool
+) -> None:
+    """Pulumi compares its state with the cloud only with --refresh."""
+    scheduler, machine = aws_client("scheduler"), running_instance()
+    name = f"railhead-g4dn-{machine}"
+    if exists:
+        add_schedule(scheduler, name)
+    recorded = resource("aws:scheduler/schedule:Schedule", id="default/s", inputs={"name": name})
+    state = exported(*on_aws(machine, cluster_id=ID), recorded)
+    pulumi.answers(stack_export=state, up="true", refresh="true")
+    is_missing = pytest.raises(RailheadError, match=f"deadline of g4dn-1 is {MISSING}")
+    with contextlib.nullcontext() if exists else is_missing:
+        up.up("dev", lambda _: None, yes=True, refresh=False, discard=True)
+    assert pulumi.called(*CHANGES) == [UP if exists else f"{UP} --refresh"]
 
 
 @pytest.mark.parametrize("first", [IN_PROGRESS, NO_RIGHT], ids=["in progress", "another error"])
