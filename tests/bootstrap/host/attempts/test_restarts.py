@@ -467,6 +467,19 @@ def test_an_attempt_that_ended_to_take_a_host_back_is_no_failure(
     assert kinds == ["elastic", "retry", "elastic", "none"]
 
 
+def test_an_attempt_without_a_checkpoint_has_lost_its_own_time(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of the earlier attempts of the run."""
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+    run = Run(home, "", retries=1, retries_from_start=True)
+    result = Result(state="failed", culprit=Culprit(1, "b", (), signal=9))
+    document, times = decode(RunDocument, run.read("run.json")), Times(60.0, 900.0, None)
+    attempt = Restarts().decide(ended_with(run, document, result=result, times=times)).attempt
+    assert attempt and attempt.lost == pytest.approx(60.0, abs=1.0)
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_host_is_waited_for_longer_while_it_is_created_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool

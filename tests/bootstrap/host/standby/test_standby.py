@@ -22,6 +22,7 @@ from bootstrap.host.run import held, lease
 from bootstrap.host.standby import standby as program
 from bootstrap.host.standby.standby import Standby
 from railhead.documents.codec import decode
+from railhead.documents.runs.result import Attempt, Culprit
 from railhead.documents.runs.run import RunDocument
 from railhead.documents.runs.takeover import Beat, Claim, Taken, Term
 
@@ -206,3 +207,12 @@ def test_the_run_has_lasted_as_long_as_on_the_chief_that_was_lost(tmp_path: Path
     held.begin(str(tmp_path), Term(2, "h2", "mark", seconds=3600.0, started=started), held.now())
     state = State(str(tmp_path))
     assert 3600.0 < state.run_seconds < 7000.0 and state.document.started == started
+
+
+def test_attempts_before_a_takeover_are_kept_and_count_as_retries(tmp_path: Path) -> None:
+    """A start with the other Keras is no retry."""
+    culprit = Culprit(0, "h1", ())
+    attempts = tuple(Attempt(3, culprit, 5.0, kind=kind) for kind in ("keras", "retry", "retry"))
+    held.begin(str(tmp_path), Term(2, "h2", "mark", attempts=attempts), held.now())
+    restarts = State(str(tmp_path)).restarts
+    assert (restarts.attempts, restarts.tried) == (attempts, 2)

@@ -460,6 +460,41 @@ def test_an_upload_that_hangs_does_not_keep_the_machines(home: Path) -> None:
     assert (home / "tries").read_text() == "tried\n"
 
 
+def test_all_tries_of_an_upload_have_one_limit_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tries that fail after 500 s, and the pauses, leave less for the third."""
+    now, limits = [0.0], list[float]()
+
+    def fails(_: Any, seconds: float) -> str:
+        limits.append(seconds)
+        now[0] += 500.0
+        return "refused"
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(stop_machines, "time", clock)
+    monkeypatch.setattr(stop_machines, "upload", fails)
+    stopper = stop_machines.MachineStopper.__new__(stop_machines.MachineStopper)
+    vars(stopper).update(run=None, report=lambda *_, **__: None)
+    stopper.upload_results(3600.0)
+    assert limits == [3600.0, 3095.0, 2590.0]
+
+
+def test_a_lease_that_is_lost_after_the_results_were_uploaded_keeps_no_machine_running(
+    home: Path,
+) -> None:
+    """No host takes over a run whose results are complete."""
+    kept = Kept(home, bucket={"url": "s3://b", "client": "client"})
+    held.begin(str(kept.folder), Term(1, "a", "mark"), held.now())
+    kept.make_client(f'case "$*" in *reclaim*) exit 3;; esac; rm -f {kept.folder}/lease')
+    for constant, value in (("UNUSED", "0.0"), ("LOOK", "0.1")):
+        kept.change(constant, value)
+    assert kept.end()["stopped"] == {"b": "ok", "c": "ok", "a": "stop command sent"}
+
+
 # A client whose claim fails until it is try number 5; `$1` is what each claim does first.
 CLAIMS = """case "$*" in *standby.reclaim*)
   echo >>"$HOME/tries"

@@ -8,16 +8,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from standins import programs
+from standins.runs.run_documents import run_document
 from standins.runs.supervised_run import ENDS, PROGRAM, Run, is_alive, says
 from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
 from bootstrap.host.base.programs import HELD
+from bootstrap.host.supervisor import supervisor
 from bootstrap.ssh.session import START_AGENT
 from railhead.documents.codec import encode
+from railhead.documents.runs.result import Culprit, Result
 
 
 def test_a_run_that_goes_well(home: Path) -> None:
@@ -404,3 +408,19 @@ def test_machines_are_kept_by_a_process_without_the_runs_mark(home: Path) -> Non
     assert again.result()["state"] == "succeeded"
     process.wait(60)
     assert run.read("state.json")["machines"]["phase"] == "left to r2"
+
+
+@pytest.mark.parametrize(
+    ("hours", "why"), [(0.9, None), (1.1, "its 1 hours (--max-hours) were over")]
+)
+def test_a_cancel_between_two_attempts_says_why(
+    monkeypatch: pytest.MonkeyPatch, hours: float, why: str | None
+) -> None:
+    """Nobody else says that the time of the run was over; a user knows that he cancelled it."""
+    monkeypatch.setattr(supervisor, "CANCELLED", True)
+    between = supervisor.Supervisor.__new__(supervisor.Supervisor)
+    state = SimpleNamespace(run_seconds=hours * 3600)
+    vars(between).update(run=run_document(retries=3, max_hours=1.0), state=state)
+    failed = Result(state="failed", culprit=Culprit(1, "b", ()))
+    result = between.unless_cancelled(failed)
+    assert (result.state, result.culprit, result.why) == ("cancelled", None, why)
