@@ -1,5 +1,5 @@
 """Patches of Keras 3 under MultiWorkerMirroredStrategy: model.fit, evaluate, predict and
-train_on_batch. They change nothing for a strategy of one process.
+train_on_batch. Only those that also name `mirrored` change anything for a strategy of one process.
 
 `trainer` is the module keras.src.backend.tensorflow.trainer, which has imported TensorFlow as `tf`.
 """
@@ -212,8 +212,9 @@ def predict_in_order(trainer: Any) -> None:
 
 
 def agree_on_finite(module: ModuleType) -> None:
-    """Mixed precision: a step is skipped on all ranks, or on none. In Keras each rank checks its
-    own gradients; a rank that skips a step would leave the others waiting for it."""
+    """Mixed precision: a step is skipped by all replicas, or by none. In Keras each rank checks the
+    gradients of its first replica: infinite ones of another would reach the weights, and a rank
+    that skips a step would leave the others waiting for it."""
     optimizer_class = module.LossScaleOptimizer
     check = optimizer_class.check_finite
 
@@ -305,11 +306,12 @@ MULTIWORKER = (
         issue="",
     ),
     row(
-        "with mixed precision, all ranks skip the same steps",
+        "with mixed precision, all replicas skip the same steps",
         agree_on_finite,
         source_has("LossScaleOptimizer._tf_apply", "experimental_local_results"),
         LOSS_SCALE,
         issue="",
+        strategies=("multiworker", "mirrored"),
     ),
     row(
         "arrays are shuffled in the same order on all ranks",

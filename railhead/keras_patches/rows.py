@@ -5,8 +5,10 @@ from __future__ import annotations
 from .draws import DRAWS
 from .gradients import GRADIENTS
 from .horovod.rows import HOROVOD
+from .losses import LOSSES
 from .multiworker import MULTIWORKER
 from .names import NAMES
+from .normalization import NORMALIZATION
 from .parameter_server import PARAMETER_SERVER
 from .patch import Patch
 from .saving import SAVING
@@ -15,6 +17,8 @@ PATCHES: tuple[Patch, ...] = (
     *MULTIWORKER,
     *GRADIENTS,
     *DRAWS,
+    *LOSSES,
+    *NORMALIZATION,
     *PARAMETER_SERVER,
     *NAMES,
     *SAVING,

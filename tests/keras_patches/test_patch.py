@@ -19,9 +19,10 @@ from railhead.keras_patches import patch, rows
 from railhead.keras_patches.draws import DRAWS
 from railhead.keras_patches.gradients import GRADIENTS
 from railhead.keras_patches.horovod import callbacks
+from railhead.keras_patches.horovod.rows import HOROVOD
+from railhead.keras_patches.losses import LOSSES
 from railhead.keras_patches.multiworker import MULTIWORKER
-from railhead.keras_patches.names import NAMES
-from railhead.keras_patches.parameter_server import PARAMETER_SERVER
+from railhead.keras_patches.normalization import NORMALIZATION
 from railhead.keras_patches.patch import KNOWN, Patch, source_has
 from railhead.keras_patches.saving import SAVING
 
@@ -147,8 +148,9 @@ def test_the_rows_name_strategies_and_modules_of_keras_or_horovod() -> None:
 
 def test_one_process_has_only_the_patches_that_it_needs() -> None:
     """Of a strategy with several replicas, and of what is saved."""
-    (of_data,) = [row for row in MULTIWORKER if "mirrored" in row.strategies]
-    assert {*rows.patches_for("mirrored")} == {of_data, *GRADIENTS, *DRAWS, *SAVING}
+    shared = {row for row in MULTIWORKER if "mirrored" in row.strategies}
+    of_replicas = {*GRADIENTS, *DRAWS, *LOSSES, *NORMALIZATION}
+    assert len(shared) == 2 and {*rows.patches_for("mirrored")} == {*shared, *of_replicas, *SAVING}
     assert {*rows.patches_for("one-device")} == {*SAVING}
     assert rows.patches_for("multiworker") and rows.patches_for("parameter-server")
 
@@ -157,11 +159,11 @@ def test_the_page_has_a_row_for_each_patch_of_tensorflows_strategies() -> None:
     lines = (ROOT / "docs/keras.md").read_text().splitlines()
     first, last = (".".join(map(str, known)) for known in KNOWN)
     assert any(f"tested with Keras {first} and {last}." in line for line in lines)
-    for row in (*MULTIWORKER, *GRADIENTS, *DRAWS, *PARAMETER_SERVER, *NAMES, *SAVING):
+    for row in (row for row in rows.PATCHES if row not in HOROVOD):
         strategies = ", ".join(f"`{name}`" for name in row.strategies)
         url = f"https://github.com/{row.issue.replace('#', '/issues/')}"
-        link = f"[{row.issue}]({url})" if row.issue else "none known"
-        assert f"| {strategies} | {row.does} | {link} |" in lines
+        link = f"[{row.issue}]({url}) " if row.issue else ""
+        assert f"| {strategies} | {row.does} | {link}|" in lines
 
 
 # A Keras that has one of the faults.
