@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+import zlib
 from typing import Any
 
 from .variables import tensorflow_variables
 
 SCHEDULE = "the optimizer has a schedule; give it a number as its learning rate"
+VOCABULARY = "not the vocabulary of rank {}; adapt it to the same data on all ranks"
 
 
 def patch_callbacks(module: types.ModuleType) -> None:
@@ -22,14 +24,44 @@ def patch_callbacks(module: types.ModuleType) -> None:
 
 
 def patch_broadcast(callback: Any) -> None:
-    """The callback that broadcasts all variables: `local_variables` may be Keras variables."""
+    """The callback that broadcasts all variables: `local_variables` may be Keras variables, and the
+    layers that were adapted to data compute as on the root."""
     initialize = callback.__init__
 
     @functools.wraps(initialize)
     def __init__(self: Any, root_rank: int, device: str = "", local_variables: Any = None) -> None:
         initialize(self, root_rank, device, tensorflow_variables(local_variables))
 
-    callback.__init__ = __init__
+    def on_train_begin(self: Any, logs: Any = None) -> None:
+        broadcast_adapted(self.model, self.root_rank)
+
+    callback.__init__, callback.on_train_begin = __init__, on_train_begin
+
+
+def broadcast_adapted(model: Any, root_rank: int) -> None:
+    """What layers learned from data in `adapt` is the root's, before the first step uses it. A
+    Normalization computes with copies of its variables, which their broadcast does not change.
+
+    Raises:
+        ValueError: this rank has another vocabulary than the root.
+    """
+    import horovod.tensorflow as hvd
+
+    layers = list(model._flatten_layers())
+    adapted = [layer for layer in layers if hasattr(layer, "adapt_mean")]
+    if adapted:
+        hvd.broadcast_variables([v for layer in adapted for v in layer.variables], root_rank)
+        for layer in adapted:
+            layer.finalize_state()
+    digests = {
+        layer.name: zlib.crc32(repr(layer.get_vocabulary()).encode())
+        for layer in layers
+        if hasattr(layer, "get_vocabulary")  # a table of words or numbers, which is no variable
+    }
+    of_root = hvd.broadcast_object(list(digests.values()), root_rank) if digests else []
+    for (name, digest), expected in zip(digests.items(), of_root, strict=True):
+        if digest != expected:
+            raise ValueError(f"{name}: {VOCABULARY.format(root_rank)}")
 
 
 def patch_checkpoint(callback: Any, checkpoint: Any) -> None:

@@ -86,6 +86,23 @@ def broadcast_with(hvd: Any, rank: int, seed: int) -> list[Any]:
     return seeds
 
 
+def check_adapted(hvd: Any, rank: int, folder: Path) -> None:
+    """A Normalization that was adapted to the data of a rank computes as on rank 0; a rank with
+    another vocabulary ends."""
+    import keras
+
+    normalization = keras.layers.Normalization()
+    normalization.adapt(np.array([[1.0], [3.0]]) + 10 * rank)
+    callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+    callback.set_model(keras.Sequential([keras.Input((1,)), normalization]))
+    callback.on_train_begin()
+    lookup = keras.layers.StringLookup(vocabulary=["a", "b"] if rank == 0 else ["b", "a"])
+    callback.set_model(keras.Sequential([keras.Input((1,), dtype="string"), lookup]))
+    with contextlib.nullcontext() if rank == 0 else refused(lookup.name, "rank 0"):
+        callback.on_train_begin()
+    assert normalization(np.array([[2.0], [3.0]])).numpy().tolist() == [[0.0], [1.0]]
+
+
 def check_local_broadcast(hvd: Any, rank: int, folder: Path) -> None:
     """A variable in `local_variables` is not broadcast."""
     model, arguments = compiled(hvd, rank)
@@ -565,6 +582,7 @@ CHECKS = {
 }
 # They take little time, and fail where another check does not.
 IN_SUITE: tuple[str, ...] = (
+    "adapted",
     "adasum",
     "arguments",
     "broadcast",
