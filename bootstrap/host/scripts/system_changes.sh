@@ -101,9 +101,9 @@ apt() {
 }
 
 # Package lists are read once, and again after each failure: if the mirror has changed, old lists
-# cannot work.
+# cannot work. A list that apt refuses, as of a vendor whose key has expired, may not be needed.
 bring() {
-  [ -e "$now/fresh" ] || apt update || return 1
+  [ -e "$now/fresh" ] || apt update || echo "continuing with the package lists that apt accepts"
   rm -f "$now/fresh"
   apt install --no-install-recommends "$@" && : >"$now/fresh"
 }

@@ -75,6 +75,17 @@ def test_a_mirror_that_is_away_is_named(team: Start) -> None:
         one.run_system_script(RetryPolicy(wait_seconds=20, retries=1, pause=1), packages=("quick",))
 
 
+def test_a_source_that_apt_refuses_does_not_stop_the_others(team: Start) -> None:
+    """As that of a vendor whose key has expired."""
+    one = team("a")
+    (host,) = one.hosts
+    host.exec("sh", "-c", "rm -r /var/lib/apt/lists/*")
+    host.write("/etc/apt/sources.list.d/vendor.list", "deb file:/nowhere stable main\n")
+    lines = one.run_system_script(packages=("quick",))
+    assert any("file:/nowhere stable Release' does not have a Release file" in x for x in lines)
+    assert who_ran(host) == ["quick"]
+
+
 def test_what_does_not_pass_is_tried_once(team: Start) -> None:
     one = team("a")
     lines: list[str] = []
