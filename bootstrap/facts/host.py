@@ -142,15 +142,17 @@ def _addresses(out: str) -> tuple[Address, ...]:
 
 
 # python3 is most often a link to one of the others, which is then not started twice. Debian's
-# python3-minimal has no json. If the json package's file exists, nothing is started.
+# python3-minimal has no json, one that was compiled without libffi-dev no _ctypes, which TensorFlow
+# needs; such a python3 may hide the system's. If the file of the json package exists, none starts.
 _PYTHON_SEARCH = """set --
-for p in python3.11 python3.12 python3.10 python3.13 python3; do
+for p in python3.11 python3.12 python3.10 python3.13 python3 /usr/bin/python3; do
   command -v $p >/dev/null || continue
   q=$(command -v $p)
   for r in "$@"; do [ "$q" -ef "$r" ] && continue 2; done
   if [ "$q" = /usr/bin/$p ] && [ -e /usr/lib/$p/json/__init__.py ]; then v=${p#python}; else
     v=$("$q" -I -S -B -c 'import sys; from importlib.machinery import PathFinder
-if not PathFinder.find_spec("json"): sys.exit(1)
+for name in ("json", "_ctypes"):
+  if name not in sys.builtin_module_names and not PathFinder.find_spec(name): sys.exit(1)
 print("%d.%d" % sys.version_info[:2])') || continue
   fi
   echo "$v $q"; set -- "$@" "$q"

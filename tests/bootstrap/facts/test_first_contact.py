@@ -181,7 +181,8 @@ def test_a_host_may_lack_any_command(
 
 def test_a_host_may_lack_every_command(shell: list[str], home: Path, tmp_path: Path) -> None:
     facts = parse(ask(shell, home, str(tmp_path)))
-    assert (facts.home, facts.pythons, facts.tools) == (str(home), {}, {})
+    assert (facts.home, facts.tools) == (str(home), {})
+    assert {*facts.pythons.values()} <= {"/usr/bin/python3"}  # looked up by its path
 
 
 def answer(shell: list[str], fact: str, root: Path, path: str = os.defpath) -> Any:
@@ -323,14 +324,22 @@ def test_a_name_of_a_dispatcher_that_fails_hides_no_other_name(
     assert answer(shell, "pythons", tmp_path, path)["3.12"] == f"{tmp_path}/bin/python3.12"
 
 
-def test_a_python_without_json_does_not_count(shell: list[str], tmp_path: Path) -> None:
-    empty = "import sys; sys.path.clear(); "
-    start = f'#!/bin/sh\nexec {sys.executable} -I -S -c "{empty}$5"\n'
-    lay(tmp_path, {"bin/python3.12": start})
-    lay(tmp_path, {"bin/python3": f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
+@pytest.mark.parametrize("missing", ["json", "_ctypes"])
+def test_a_python_without_a_module_that_is_needed_does_not_count(
+    shell: list[str], tmp_path: Path, missing: str
+) -> None:
+    """The system's own counts, also where its name is that of such a one."""
+    hidden = (
+        "from importlib.machinery import PathFinder as Finder; find = Finder.find_spec; "
+        f"Finder.find_spec = lambda name: None if name == '{missing}' else find(name); "
+        "import sys; sys.builtin_module_names = ();"
+    )
+    start = f'#!/bin/sh\nexec {sys.executable} -I -c "{hidden}$5"\n'
+    lay(tmp_path, {"bin/python3.12": start, "bin/python3": start})
+    lay(tmp_path, {"usr/bin/python3": f'#!/bin/sh\nexec {sys.executable} "$@"\n'})
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     pythons = answer(shell, "pythons", tmp_path, f"{tmp_path}/bin")
-    assert pythons == {version: f"{tmp_path}/bin/python3"}
+    assert pythons == {version: f"{tmp_path}/usr/bin/python3"}
 
 
 @pytest.mark.parametrize(("vendor", "count"), [("10de", True), ("1d0f", False)])
