@@ -164,6 +164,14 @@ ROWS = (
     _row(
         "usage",
         LINES,
+        r"pthread_create(?:\(\))? failed",
+        r"can't start new thread",
+        advice="the account may start no more threads there: fewer ranks on that host, or raise"
+        " `ulimit -u` and TasksMax",
+    ),
+    _row(
+        "usage",
+        LINES,
         r"Duplicate GPU detected",
         r"ncclInvalidUsage",
         r"(?i:nccl).* invalid usage",
