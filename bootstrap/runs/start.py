@@ -187,7 +187,7 @@ def _begin(
             requests.append(listens[name])
         if listens and name == cluster.chief:
             requests.append(Write(tuple(login_files(cluster, run))))
-            requests.append(_logins(BEGIN_LOGINS, cluster, run))
+            requests.append(_begin_logins(cluster, run))
         offered_ports, *others = session.call_all(*requests)
         return network.Offer(others[0].port if others else None, offered_ports.ports)
 
@@ -260,7 +260,7 @@ def lay_out(
         return write_program(s, request, document, run, files(name), begins.get(name, ()))
 
     def prepare(s: Session) -> list[Any]:
-        logins = [_logins(END_LOGINS, led, run) for led in log_in if led.chief == s.host.name]
+        logins = [_end_logins(led, run) for led in log_in if led.chief == s.host.name]
         return s.call_all(*logins, *_temporary(s, request.secrets, document, run))
 
     with _removed_on_error(cluster, run):
@@ -334,9 +334,17 @@ END_LOGINS = f"""if flock login_check.lock test -e login_check.done; then rm log
 fi; [ ! -s login_check.txt ]"""
 
 
-def _logins(script: str, cluster: SurveyedCluster, run: Run) -> RunCommand:
-    names = map(hostfile.alias, range(len(cluster.peers)))
-    return RunCommand(("sh", "-c", script, "login_check", *names), cwd=run.folder)
+def _begin_logins(cluster: SurveyedCluster, run: Run) -> Start:
+    """Its connections outlive the login of this computer, because mpirun uses them."""
+    return Start(_check_argv(BEGIN_LOGINS, cluster), run.folder, {}, log="/dev/null")
+
+
+def _end_logins(cluster: SurveyedCluster, run: Run) -> RunCommand:
+    return RunCommand(_check_argv(END_LOGINS, cluster), cwd=run.folder)
+
+
+def _check_argv(script: str, cluster: SurveyedCluster) -> tuple[str, ...]:
+    return ("sh", "-c", script, "login_check", *map(hostfile.alias, range(len(cluster.peers))))
 
 
 def check_logins(cluster: ConnectedCluster, run: Run) -> None:
@@ -344,7 +352,7 @@ def check_logins(cluster: ConnectedCluster, run: Run) -> None:
     the hosts that fail."""
     if len(cluster.peers) < 2:
         return
-    ended = cluster.sessions[cluster.chief].call(_logins(END_LOGINS, cluster, run))
+    ended = cluster.sessions[cluster.chief].call(_end_logins(cluster, run))
     refuse_failed_logins(cluster, run, ended)
 
 
@@ -371,7 +379,8 @@ def login_hint(reasons: Iterable[str]) -> Hint:
     if "Permission denied" in text:
         return Hint(
             Command("bootstrap"),
-            " installs the key; if it is refused, check AllowUsers in sshd_config",
+            " installs the ed25519 key; if it is refused, check AllowUsers, AuthorizedKeysFile and"
+            " PubkeyAcceptedAlgorithms in sshd_config",
         )
     if "Host key verification failed" in text or "IDENTIFICATION HAS CHANGED" in text:
         return Hint(

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, Any
 
 from railhead.documents.agent.commands import (
@@ -26,6 +27,7 @@ from railhead.documents.agent.commands import (
 
 from ..base import locks
 from .channel import OUT, operations, send_event
+from .logout import outlasting
 
 TAIL = 40  # lines in the reply of `run`
 EVENTS_PER_SECOND = 20  # if a command prints faster, only the latest lines are sent
@@ -61,7 +63,9 @@ def run(request: Run) -> CommandResult:
 
 
 def start(request: Start) -> Started:
-    """Start a command that outlives this channel: in its own session, without our streams."""
+    """Start a command that outlives this channel and its login: in its own session, without our
+    streams."""
+    request = replace(request, argv=outlasting(request.argv))
     stdin = subprocess.PIPE if request.held else subprocess.DEVNULL
     with open(os.path.expanduser(request.log), "ab") as out:
         process = opened(request, stdin, out)

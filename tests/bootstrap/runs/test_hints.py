@@ -114,7 +114,7 @@ def test_a_result_of_an_earlier_version_gets_its_cause_from_its_lines() -> None:
 
 LOGINS = {
     "ssh: connect to host 10.0.0.2 port 22: Connection timed out": "let it reach their sshd",
-    "root@10.0.0.2: Permission denied (publickey).": "fab bootstrap installs the key",
+    "root@10.0.0.2: Permission denied (publickey).": "fab bootstrap installs the ed25519 key",
     "Host key verification failed.": "fab trust",
 }
 

@@ -1,0 +1,68 @@
+"""Commands that stay after the logout, where systemd-logind ends what a login has started
+(KillUserProcesses=yes in logind.conf, as on machines that many people share)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Sequence
+
+# A part of the user's own manager, which stays after the logout if the user lingers.
+SCOPE = ("systemd-run", "--user", "--scope", "--quiet", "--collect", "--")
+# The daemons of Open MPI stay in their logins to the other hosts, so that these do not end.
+ATTACHED = (
+    "env",
+    "OMPI_MCA_orte_leave_session_attached=1",  # Open MPI 4.1
+    "PRTE_MCA_prte_leave_session_attached=1",  # 5.0
+)
+MANAGER = ("/org/freedesktop/login1", "org.freedesktop.login1.Manager")
+SELF = ("/org/freedesktop/login1/user/self", "org.freedesktop.login1.User")
+CGROUP = "/proc/self/cgroup"
+SECONDS = 10.0  # for one answer of logind
+
+
+def outlasting(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command, moved out of the login where logind ends what that has started.
+
+    Raises:
+        PermissionError: the user does not linger, so the command would end all the same.
+    """
+    if not ends_at_logout():
+        return (*argv,)
+    if _properties(SELF, "Linger") != ["b true"]:
+        user = _user()
+        raise PermissionError(
+            f"systemd ends all processes of {user} at the logout (KillUserProcesses=yes): type"
+            f" `loginctl enable-linger` there, or as root `loginctl enable-linger {user}`"
+        )
+    return (*SCOPE, *ATTACHED, *argv)
+
+
+def ends_at_logout() -> bool:
+    """Whether logind ends the processes of this login at its end, by logind's own rule."""
+    with open(CGROUP) as file:
+        if "/session-" not in file.read():
+            return False
+    names = ("KillUserProcesses", "KillExcludeUsers", "KillOnlyUsers")
+    kills, *users = _properties(MANAGER, *names) or ("b false", "as 0", "as 0")
+    excluded, only = ([name.strip('"') for name in line.split()[2:]] for line in users)
+    user = _user()
+    if user in (excluded or ["root"]):
+        return False
+    return kills == "b true" and (not only or user in only)
+
+
+def _properties(place: tuple[str, str], *names: str) -> list[str]:
+    """Properties of logind, a line for each: `b true`, `as 2 "ann" "bo"`; empty without logind."""
+    argv = ["busctl", "get-property", "org.freedesktop.login1", *place, *names]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = done.stdout.splitlines()
+    return lines if len(lines) == len(names) else []
+
+
+def _user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
