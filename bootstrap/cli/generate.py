@@ -49,7 +49,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
-from railhead.documents.options.option import from_values
+from railhead.documents.options.option import from_values, options_in
 from railhead.documents.options.runs import (
     EndingOptions,
     EvaluateOptions,
@@ -71,8 +71,10 @@ T = TypeVar("T")
 Arguments = str | Sequence[Any] | Mapping[str, Any]
 
 
-def _read(group: type[T], **values: Any) -> T:
-    return from_values(group, values, UsageError)
+def _read(group: type[T], arguments: Mapping[str, Any]) -> T:
+    """The group, from those arguments of a method that are its options."""
+    names = [option.name for option in options_in(group) if option.name in arguments]
+    return from_values(group, {name: arguments[name] for name in names}, UsageError)
 '''
 
 
@@ -109,16 +111,18 @@ class Method:
         parameters = [self._parameter(option) for option in self.options]
         parameters.insert(len(self.first), "*")
         parameters += [f"{name}: {kind}" for name, kind, _ in self.extra]
-        values = [self._values(group, selection) for group, selection in self.groups]
-        values += [name.split(":")[0] for name, _, _ in self.extra]
         kinds = [group.__name__ for group, _ in self.groups]
+        values = [f"_read({kind}, arguments)" for kind in kinds]
+        values += [name for name, _, _ in self.extra]
         names = [f"{kind.removesuffix('Options').lower()}: {kind}" for kind in kinds]
         names += [f"{name}: {kind.partition(' = ')[0]}" for name, kind, _ in self.extra]
         call = f"self.{hidden}({', '.join(values)})"
         body = call if self.returns == "None" else f"return {call}"
+        fixed = "".join(f' | {{"{name}": {value}}}' for name, value in self.fixed.items())
         return (
             f"    def {self.name}(self, {', '.join(parameters)},) -> {self.returns}:\n"
-            f'        """{self._docstring()}"""\n        {body}\n\n'
+            f'        """{self._docstring()}"""\n        arguments = locals(){fixed}\n'
+            f"        {body}\n\n"
             f"    @abstractmethod\n    def {hidden}(self, {', '.join(names)}) -> {self.returns}:"
             " ...\n"
         )
@@ -126,12 +130,6 @@ class Method:
     def _parameter(self, option: Option) -> str:
         text = f"{option.name}: {self.typed.get(option.name) or annotation(option)}"
         return text if option.required or _needed(option) else f"{text} = {default(option)}"
-
-    def _values(self, group: type[Any], selection: Only | None) -> str:
-        arguments = [f"{option.name}={option.name}" for option in chosen(group, selection)]
-        known = {option.name for option in chosen(group, None)}
-        arguments += [f"{name}={value}" for name, value in self.fixed.items() if name in known]
-        return f"_read({', '.join([group.__name__, *arguments])})"
 
     def _docstring(self) -> str:
         shared = [] if self.name == "train" else self._of_train()

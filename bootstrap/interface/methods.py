@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railhead.documents.options.hosts import ReadyOptions, TargetOptions
-from railhead.documents.options.option import from_values
+from railhead.documents.options.option import from_values, options_in
 from railhead.documents.options.runs import (
     EndingOptions,
     EvaluateOptions,
@@ -30,8 +30,10 @@ T = TypeVar("T")
 Arguments = str | Sequence[Any] | Mapping[str, Any]
 
 
-def _read(group: type[T], **values: Any) -> T:
-    return from_values(group, values, UsageError)
+def _read(group: type[T], arguments: Mapping[str, Any]) -> T:
+    """The group, from those arguments of a method that are its options."""
+    names = [option.name for option in options_in(group) if option.name in arguments]
+    return from_values(group, {name: arguments[name] for name in names}, UsageError)
 
 
 class ClusterMethods(ABC):
@@ -67,10 +69,11 @@ class ClusterMethods(ABC):
             results: the folder for the results of runs; default: `results` in the current
                 folder
         """
+        arguments = locals()
         self._configure(
-            _read(TargetOptions, hosts=hosts, slots=slots),
-            _read(ReadyOptions, peer_address=peer_address, system=system, allow_mixed=allow_mixed),
-            _read(ProgramOptions, requirements=requirements, runtime=runtime),
+            _read(TargetOptions, arguments),
+            _read(ReadyOptions, arguments),
+            _read(ProgramOptions, arguments),
             results,
         )
 
@@ -197,52 +200,11 @@ class ClusterMethods(ABC):
             UsageError: nothing was started. RunFailed: the run failed or was cancelled.
                 BelowThreshold: the evaluation missed a threshold; the run succeeded.
         """
+        arguments = locals()
         return self._train(
-            _read(
-                ProgramOptions,
-                launcher=launcher,
-                strategy=strategy,
-                ps=ps,
-                preset=preset,
-                settings=settings,
-                training=training,
-                script=script,
-                module=module,
-                workdir=workdir,
-                args=args,
-                data=data,
-                sagemaker=sagemaker,
-                keras=keras,
-                keras_patches=keras_patches,
-                independent=independent,
-                env=env,
-                env_file=env_file,
-                secrets=secrets,
-                outputs=outputs,
-                metrics=metrics,
-                minimum=minimum,
-                maximum=maximum,
-            ),
-            _read(
-                EndingOptions,
-                keep=keep,
-                stop=stop,
-                max_hours=max_hours,
-                budget=budget,
-                on_stall=on_stall,
-                stall_after=stall_after,
-            ),
-            _read(
-                StartOptions,
-                name=name,
-                resume=resume,
-                elastic=elastic,
-                retries=retries,
-                spare=spare,
-                takeover=takeover,
-                deploy=deploy,
-                wait=wait,
-            ),
+            _read(ProgramOptions, arguments),
+            _read(EndingOptions, arguments),
+            _read(StartOptions, arguments),
         )
 
     @abstractmethod
@@ -289,25 +251,11 @@ class ClusterMethods(ABC):
         Raises:
             UsageError: nothing was started. RailheadError: some trials did not end.
         """
+        arguments = locals()
         return self._sweep(
-            _read(SweepOptions, values=values, random=random, at_once=at_once, to_end=to_end),
-            _read(
-                ProgramOptions,
-                launcher=launcher,
-                strategy=strategy,
-                preset=preset,
-                script=script,
-                module=module,
-                workdir=workdir,
-                args=args,
-                data=data,
-                keras=keras,
-                keras_patches=keras_patches,
-                env=env,
-                secrets=secrets,
-                metrics=metrics,
-            ),
-            _read(StartOptions, retries=retries),
+            _read(SweepOptions, arguments),
+            _read(ProgramOptions, arguments),
+            _read(StartOptions, arguments),
         )
 
     @abstractmethod
@@ -346,26 +294,11 @@ class ClusterMethods(ABC):
         Raises:
             UsageError: nothing was started. RailheadError: a run failed.
         """
+        arguments = locals()
         return self._scale(
-            _read(ScaleOptions, counts=counts),
-            _read(
-                ProgramOptions,
-                launcher=launcher,
-                strategy=strategy,
-                preset=preset,
-                settings=settings,
-                script=script,
-                module=module,
-                workdir=workdir,
-                args=args,
-                data=data,
-                keras=keras,
-                keras_patches=keras_patches,
-                env=env,
-                secrets=secrets,
-                metrics=metrics,
-            ),
-            _read(StartOptions, retries=retries),
+            _read(ScaleOptions, arguments),
+            _read(ProgramOptions, arguments),
+            _read(StartOptions, arguments),
         )
 
     @abstractmethod
@@ -403,18 +336,8 @@ class RunMethods(ABC):
         Raises:
             BelowThreshold: the evaluation missed a threshold.
         """
-        return self._evaluate(
-            _read(EvaluateOptions, here=here, model=model, run=self.run_id),
-            _read(
-                ProgramOptions,
-                script=script,
-                args=args,
-                data=data,
-                metrics=metrics,
-                minimum=minimum,
-                maximum=maximum,
-            ),
-        )
+        arguments = locals() | {"run": self.run_id}
+        return self._evaluate(_read(EvaluateOptions, arguments), _read(ProgramOptions, arguments))
 
     @abstractmethod
     def _evaluate(self, evaluate: EvaluateOptions, program: ProgramOptions) -> dict[str, Any]: ...
@@ -463,22 +386,8 @@ class RunMethods(ABC):
             UsageError: a wrong option, no model, or an endpoint of this name serves
                 already.
         """
-        return self._deploy(
-            _read(
-                DeployOptions,
-                here=here,
-                model=model,
-                trust_model=trust_model,
-                name=name,
-                port=port,
-                hours=hours,
-                update=update,
-                max_batch=max_batch,
-                max_delay=max_delay,
-                server=server,
-            ),
-            _read(TargetOptions, hosts=hosts, stack=stack),
-        )
+        arguments = locals()
+        return self._deploy(_read(DeployOptions, arguments), _read(TargetOptions, arguments))
 
     @abstractmethod
     def _deploy(self, deploy: DeployOptions, target: TargetOptions) -> Endpoint: ...
