@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -201,28 +201,8 @@ def hosts_of_run(run_id: str) -> tuple[str, ...]:
     return tuple(host.name for host in document.hosts) if document else ()
 
 
-def move_results(run_id: str, folder: Path) -> None:
-    """Record another folder for the results of a run."""
-    _change_records(run_id, results=str(folder))
-
-
-def record_document(run_id: str, document: Any) -> None:
-    """Record another run document: that of the host that has taken over the run."""
-    _change_records(run_id, document=document)
-
-
-def record_stops(run_id: str, stops: Mapping[str, str]) -> None:
-    """Record when the cloud reported each machine as stopped after a run: {host: time}, each time
-    as 2026-11-22 10:22:43 UTC."""
-    _change_records(run_id, stops=stops)
-
-
-def record_ended_early(run_id: str) -> None:
-    """Record that a sweep has cancelled this run, as it was worse than the other trials."""
-    _change_records(run_id, ended_early=True)
-
-
-def _change_records(run_id: str, **changes: Any) -> None:
+def change_run(run_id: str, **changes: Any) -> None:
+    """Change these fields of the record of a run."""
     for path in _records(run_id):
         _write_record(path, replace(_read_record(path), **changes))
 

@@ -200,7 +200,7 @@ def wait_after_run(
             status = Command("status", **inventory.target)
             notice(f"[{name}] keeps running: {why}; {status} says until when")
         with suppress(OSError):  # only the report of the run then lacks the times
-            local_state.record_stops(run.run_id, {name: s.at for name, s in states.items()})
+            local_state.change_run(run.run_id, stops={name: s.at for name, s in states.items()})
     else:
         notice(describe_kept(stop, result, inventory))
 

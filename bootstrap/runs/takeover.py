@@ -215,7 +215,7 @@ def current_of(sessions: Mapping[str, Session], inventory: Inventory, run: Run) 
         return run
     document = local_state.recorded_run(run.run_id).run
     assert document  # `standby_of` has read it
-    local_state.record_document(run.run_id, encode(_taken_over(document)))
+    local_state.change_run(run.run_id, document=encode(_taken_over(document)))
     if _is_of_lost_lease(run):
         (run.results / "result.json").unlink(missing_ok=True)
     return find_run(inventory, run.run_id)
@@ -235,7 +235,7 @@ def record_no_standby(run_id: str) -> None:
         return
     document = local_state.recorded_run(run_id).run
     if document and document.takeover:
-        local_state.record_document(run_id, encode(replace(document, takeover=False)))
+        local_state.change_run(run_id, document=encode(replace(document, takeover=False)))
 
 
 def is_led_by(session: Session, run: Run) -> bool:

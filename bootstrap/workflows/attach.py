@@ -148,7 +148,7 @@ def fetch(
                 checkpoints.fetch_from_host(connection.chief, run, print_lines)
             result = results.fetch(connection.chief, run, print_lines)
     if to is not None:
-        local_state.move_results(run.run_id, run.results)
+        local_state.change_run(run.run_id, results=str(run.results))
     _print_results(run.results)
     print_lines(f"state: {result.state if result else state}")
 

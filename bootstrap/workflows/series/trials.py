@@ -349,7 +349,7 @@ class Trials:
                 f"run {run_id} is worse than the median of the earlier trials: it is cancelled"
             )
             attach.cancel(part, run_id)
-            local_state.record_ended_early(run_id)
+            local_state.change_run(run_id, ended_early=True)
             with attach.connected(part, find_run(part, run_id)) as connection:
                 attach.fetch_ended(connection)
         return _outcome(run_id)

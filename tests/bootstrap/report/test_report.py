@@ -179,7 +179,7 @@ def test_the_page_has_the_cause_of_a_failure_and_of_each_attempt(
 
 def test_the_timeline_is_a_picture_of_what_took_time() -> None:
     record_run()
-    local_state.record_stops(FIRST, {"h1": "2026-11-22 10:02:05 UTC"})
+    local_state.change_run(FIRST, stops={"h1": "2026-11-22 10:02:05 UTC"})
     begin = 1795341600.0  # 2026-11-22T10:00:00Z
     spans = {span.row: (span.begin, span.end) for span in spans_of(read_run(FIRST))}
     assert spans == {
@@ -212,11 +212,13 @@ def test_the_page_has_the_samples_of_each_rank_and_when_its_machines_stopped() -
     assert "160.5" in page_of(FIRST), "321 samples/s over 2 ranks"
     assert "stopped, as" not in page_of(FIRST)
     stopped = "2026-11-22 10:02:05 UTC"
-    local_state.record_stops(FIRST, {"h1": stopped, "h2": stopped, "h3": "2026-11-22 10:02:09 UTC"})
+    local_state.change_run(
+        FIRST, stops={"h1": stopped, "h2": stopped, "h3": "2026-11-22 10:02:09 UTC"}
+    )
     last = [event for _, event in events_of(read_run(FIRST))][-2:]
     assert last == [f"stopped, as the cloud reports: {hosts}" for hosts in ("h1, h2", "h3")]
     assert "stopped, as the cloud reports: h1, h2" in page_of(FIRST)
-    local_state.record_stops(FIRST, {"h1": "<b>soon"})
+    local_state.change_run(FIRST, stops={"h1": "<b>soon"})
     assert "soon" not in page_of(FIRST) and folder.exists()
 
 

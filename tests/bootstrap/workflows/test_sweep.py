@@ -543,7 +543,7 @@ def test_a_sweep_whose_program_has_changed_says_so(
     run_id = hosts.started[1]
     document = local_state.recorded_run(run_id).run
     assert document
-    local_state.record_document(run_id, encode(replace(document, bundle="0" * 64)))
+    local_state.change_run(run_id, document=encode(replace(document, bundle="0" * 64)))
     assert again().count(f"the program has changed since run {run_id}") == 1
     for folder in Path.cwd().glob("sweep-*"):
         record(folder, "learning_rate=0.5", None)
