@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -222,31 +221,25 @@ def _preview(stack: str, *args: str) -> tuple[Preview, list[str]]:
     return preview, errors
 
 
-def set_zones(stack: str, zones: Sequence[str]) -> None:
-    """Write the zones into the stack's config.
+def set_config(stack: str, key: str, value: str) -> None:
+    """Write a key of the stack's config.
 
     Raises:
         RailheadError: Pulumi refuses.
     """
-    process = pulumi_cli.run("config", "set", "zones", ",".join(zones), "--stack", stack)
+    process = pulumi_cli.run("config", "set", key, value, "--stack", stack)
     if process.returncode:
-        raise RailheadError(f"stack {stack}: zones cannot be set: {process.stderr.strip()}")
+        raise RailheadError(
+            f"stack {stack}: {key} cannot be set: {process.stderr.strip()}",
+            hint=f"pulumi config set {key} {shlex.quote(value)} --stack {shlex.quote(stack)}",
+        )
 
 
 def set_region(stack: str, region: str) -> None:
-    """Write another region into the stack's config, and remove the zones, which belong to the
-    previous region.
-
-    Raises:
-        RailheadError: Pulumi refuses.
-    """
-    for args in (("set", "region", region), ("rm", "zones")):
-        process = pulumi_cli.run("config", *args, "--stack", stack)
-        if process.returncode and args[0] == "set":
-            raise RailheadError(
-                f"stack {stack}: region cannot be set: {process.stderr.strip()}",
-                hint=f"pulumi config set region {shlex.quote(region)} --stack {shlex.quote(stack)}",
-            )
+    """Write another region, and remove the zones, which belong to the previous region. Raises as
+    `set_config`."""
+    set_config(stack, "region", region)
+    pulumi_cli.run("config", "rm", "zones", "--stack", stack)
 
 
 def state(stack: str) -> StackState:

@@ -33,10 +33,12 @@ def read(stack: str) -> StackConfig | None:
     """The config of a stack, from its file in the project; None without a file that can be read."""
     from invoke.util import yaml  # type: ignore[attr-defined]  # late: few commands read it
 
+    folder = pulumi_cli.project()
+    if folder is None:
+        return None
     try:
-        document = yaml.safe_load(  # type: ignore[no-untyped-call]
-            _file(stack).read_text()
-        )
+        text = (folder / f"Pulumi.{stack}.yaml").read_text()
+        document = yaml.safe_load(text)  # type: ignore[no-untyped-call]
         keys: Mapping[str, object] = document["config"]
         texts = {key: value for key, value in keys.items() if isinstance(value, (str, int))}
         values = {key.removeprefix(NAMESPACE): str(value) for key, value in texts.items()}
@@ -59,17 +61,14 @@ def read(stack: str) -> StackConfig | None:
 
 def every() -> list[StackConfig]:
     """The configs of all stacks with a file in the project."""
-    folder = pulumi_cli.project()
-    names = [path.name for path in sorted(folder.glob("Pulumi.*.yaml"))] if folder else []
-    stacks = [name.removeprefix("Pulumi.").removesuffix(".yaml") for name in names]
-    return [config for stack in stacks if (config := read(stack))]
+    return [config for stack in names() if (config := read(stack))]
 
 
-def _file(stack: str) -> Path:
+def names() -> list[str]:
+    """The names of the stacks with a file in the project."""
     folder = pulumi_cli.project()
-    if folder is None:
-        raise FileNotFoundError(pulumi_cli.PROJECT_FILE)
-    return folder / f"Pulumi.{stack}.yaml"
+    files = sorted(folder.glob("Pulumi.*.yaml")) if folder else []
+    return [file.stem.removeprefix("Pulumi.") for file in files]
 
 
 def own_name() -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from railhead.documents.agent.commands import CommandResult, Release, Start, Started
 from railhead.documents.agent.commands import Run as RunCommand
@@ -48,6 +48,7 @@ OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-ad
 LISTENING = "listening on the address for peers"
 HEALTH = "health"  # the run id of all health checks
 Restore = Callable[[ConnectedCluster, Run], None]
+Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True)
@@ -84,21 +85,22 @@ def closed_pairs(cluster: ConnectedCluster) -> dict[str, str]:
     """Connect every host to every other one. Returns {host: a line for each unreachable peer}."""
     if len(cluster.peers) < 2:
         return {}
-    listens, sessions = network.listen_requests(cluster), cluster.sessions
-    listeners = everywhere(
-        sessions,
-        lambda s: s.call(listens[s.host.name]).port,
-        what=LISTENING,
-        error=HostsNotReady,
-    )
+    listening = _replies(cluster, network.listen_requests(cluster), LISTENING)
+    listeners = {name: reply.port for name, reply in listening.items()}
     dials = network.dial_requests(cluster, listeners)
-    replies = everywhere(
-        sessions,
-        lambda s: s.call(dials[s.host.name]),
-        what="connecting to the peers",
-        error=HostsNotReady,
-    )
+    replies = _replies(cluster, dials, "connecting to the peers")
     return network.unreachable_peers(cluster, replies)
+
+
+def _replies(
+    cluster: ConnectedCluster, requests: Mapping[str, Request[Reply, Any]], what: str
+) -> dict[str, Reply]:
+    """The reply of each host to its request; HostsNotReady if one fails."""
+
+    def call(session: Session) -> Reply:
+        return session.call(requests[session.host.name])
+
+    return everywhere(cluster.sessions, call, what=what, error=HostsNotReady)
 
 
 def refuse_closed(closed: Mapping[str, str]) -> None:
@@ -401,12 +403,8 @@ def remove_run(sessions: Mapping[str, Session], run: Run) -> None:
 def free_ports(cluster: ConnectedCluster, processes: Sequence[int]) -> list[int]:
     """A free port for each process of each host; `processes`: their number on each host."""
     requests = network.port_requests(cluster, processes)
-    free = everywhere(
-        cluster.sessions,
-        lambda s: s.call(requests[s.host.name]).ports,
-        what="finding free ports",
-        error=HostsNotReady,
-    )
+    replies = _replies(cluster, requests, "finding free ports")
+    free = {name: reply.ports for name, reply in replies.items()}
     return network.chosen_ports(cluster, processes, free)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from railhead.documents.options.option import Option
 from railhead.installation import PROGRAM
 
-from ...inventory import local_state, pulumi_cli, stack_records
+from ...inventory import local_state, stack_config, stack_records
 from ...plan.runtimes import REPO, ROWS
 from ...project import job_file
 from ...runs.strategies import LAUNCHERS, names
@@ -93,11 +93,7 @@ def _hosts() -> list[str]:
 
 def _stacks() -> list[str]:
     """The stacks with a file in the project, and those that this computer has recorded."""
-    folder = pulumi_cli.project()
-    files = sorted(folder.glob("Pulumi.*.yaml")) if folder else []
-    recorded = [record.stack for record in stack_records.every()]
-    named = (file.stem.removeprefix("Pulumi.") for file in files)
-    return [*named, *recorded]
+    return [*stack_config.names(), *(record.stack for record in stack_records.every())]
 
 
 def _presets() -> list[str]:

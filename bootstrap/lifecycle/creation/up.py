@@ -103,7 +103,7 @@ def _in_zones(
     while result.code and _may_move(before, result) and len(tried) < len(zones):
         _remove(view, report)
         first, zones = zones[0], (*zones[1:], zones[0])
-        pulumi_stack.set_zones(stack, zones)
+        pulumi_stack.set_config(stack, "zones", ",".join(zones))
         report(f"no capacity in {first}: now in {zones[0]}; `zones` of the stack is set")
         result = pulumi_stack.up(stack, refresh=False)
         tried.append(zones[0])
