@@ -68,7 +68,7 @@ def test_roots_processes_stay_unless_a_list_of_others_is_set(
 
 
 @pytest.mark.parametrize("place", ["0::/user.slice/user@1000.service\n", "0::/\n"])
-def test_outside_of_a_login_logind_is_not_asked(host: Path, place: str) -> None:
+def test_outside_of_a_login_no_command_changes(host: Path, place: str) -> None:
     (host / "cgroup").write_text(place)
     (host / "busctl").write_text("#!/bin/sh\nexit 7\n")
     assert logout.outlasting(["sleep", "1"]) == ("sleep", "1")
@@ -84,7 +84,7 @@ def test_a_command_of_a_user_who_lingers_leaves_the_login(host: Path) -> None:
     assert moved[:3] == ("systemd-run", "--user", "--scope") and moved[-2:] == ("sleep", "1")
 
 
-def test_a_user_who_does_not_linger_is_told_how(host: Path) -> None:
+def test_the_error_for_a_user_who_does_not_linger_has_the_command(host: Path) -> None:
     (host / "linger").write_text("b false\n")
     with pytest.raises(PermissionError, match="`loginctl enable-linger ann`"):
         logout.outlasting(["sleep", "1"])
