@@ -125,7 +125,7 @@ def port_findings(cluster: ConnectedCluster) -> list[Finding]:
     except HostsNotReady as wrong:  # a peer address that the host does not have
         closed = {name: "" if text == "ok" else text for name, text in wrong.outcomes.items()}
     lines = [(name, line) for name, text in closed.items() for line in text.splitlines()]
-    return [Finding(name, line, start.OPEN_PORTS, stops_links=True) for name, line in lines]
+    return [Finding(name, line, start.reach_hint(line), stops_links=True) for name, line in lines]
 
 
 def tensorflow_readings(

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from railhead.documents.agent.commands import CommandResult, Release, Start, Started
 from railhead.documents.agent.commands import Run as RunCommand
 from railhead.documents.agent.files import TextFile, Write
-from railhead.documents.agent.network import Dialed
+from railhead.documents.agent.network import SMALL_ONLY, Dialed
 from railhead.documents.agent.request import Request
 from railhead.documents.agent.runs import DropTemporary, MakeTemporary, PlacePrograms
 from railhead.documents.codec import decode, encode
@@ -45,6 +45,7 @@ from .request import RunRequest
 from .run import REMOVAL_SECONDS, Run
 
 OPEN_PORTS = "open all TCP ports between the hosts, or give addresses: --peer-address a,b"
+SMALLER_MTU = "on both hosts: ip link set INTERFACE mtu 1500; and in their network settings"
 LISTENING = "listening on the address for peers"
 HEALTH = "health"  # the run id of all health checks
 Restore = Callable[[ConnectedCluster, Run], None]
@@ -109,8 +110,13 @@ def refuse_closed(closed: Mapping[str, str]) -> None:
         raise HostsNotReady(
             "the hosts cannot reach each other",
             {name: text or "ok" for name, text in closed.items()},
-            hint=OPEN_PORTS,
+            hint=reach_hint("".join(closed.values())),
         )
+
+
+def reach_hint(text: str) -> str:
+    """What to do about hosts that cannot reach each other, for these reasons."""
+    return SMALLER_MTU if SMALL_ONLY in text else OPEN_PORTS
 
 
 @contextlib.contextmanager

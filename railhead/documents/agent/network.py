@@ -9,6 +9,7 @@ from railhead.documents.codec import key
 from railhead.documents.lazy import dataclass
 
 LAST_PORT = 65535
+SMALL_ONLY = "only small packets arrive: an MTU is larger than the network's"  # in `Dialed.wrong`
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from bootstrap.errors import HostsNotReady
 from bootstrap.plan import network
 from bootstrap.runs import start
-from railhead.documents.agent.network import Dialed
+from railhead.documents.agent.network import SMALL_ONLY, Dialed
 
 
 def cluster_of(**machines: str) -> Any:
@@ -45,3 +45,10 @@ def test_each_pair_of_hosts_that_does_not_connect_is_named() -> None:
         "h2": "ok",
         "h3": "cannot reach h1 at 10.0.0.1: refused\ncannot reach h2 at 10.0.0.2: timed out",
     }
+
+
+@pytest.mark.parametrize(("reason", "advice"), [("timed out", "ports"), (SMALL_ONLY, "mtu 1500")])
+def test_the_advice_is_that_for_the_reason(reason: str, advice: str) -> None:
+    with pytest.raises(HostsNotReady) as refusal:
+        start.refuse_closed({"h1": "", "h2": f"cannot reach h1 at 10.0.0.1: {reason}"})
+    assert advice in str(refusal.value.hint)

@@ -7,12 +7,14 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 from standins.agent_process import Agent, Failed, unpacked
 
 from bootstrap.host.agent import network
+from railhead.documents.agent.network import SMALL_ONLY
 
 
 def test_it_reports_hello_and_ends_with_its_channel(home: Path) -> None:
@@ -101,6 +103,24 @@ def test_peers_are_called_and_report_who_answers(agent: Agent, address: str) -> 
     assert wrong[0] is None
     assert "timed out" in wrong[1]
     assert "refused" in wrong[2]
+
+
+def test_a_peer_whose_large_packets_are_lost_is_reported(agent: Agent) -> None:
+    """Its host has a larger MTU than the network: the login works, and a run would hang."""
+    with socket.create_server(("127.0.0.1", 0)) as lossy:
+
+        def answer() -> None:
+            connection, _ = lossy.accept()
+            with connection:
+                connection.sendall(network.HELLO)
+                connection.recv(1)  # until the caller gives up
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        whole = agent.call("listen", address="127.0.0.1")[0]["port"]
+        peers = [["127.0.0.1", lossy.getsockname()[1]], ["127.0.0.1", whole]]
+        assert agent.call("dial", peers=peers, timeout=0.5)[0]["wrong"] == [SMALL_ONLY, None]
+        thread.join()
 
 
 def test_ports_are_free_and_different(agent: Agent) -> None:
