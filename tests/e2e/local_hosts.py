@@ -223,7 +223,8 @@ def cluster(home: Path, name: str, caches: Path, hosts: int = 2) -> Iterator[Non
     environment = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(caches)}
     local = [sys.executable, "-m", "bootstrap.clouds.local"]
     quiet: dict[str, Any] = {"env": environment, "cwd": ROOT, "stdout": subprocess.DEVNULL}
-    subprocess.run([*local, "start", name], input=b'{"hosts": %d}' % hosts, check=True, **quiet)
+    names = [f"h{number + 1}" for number in range(hosts)]
+    subprocess.run([*local, "start", name, *names], check=True, **quiet)
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """SSH hosts on this computer: real sshd processes on loopback addresses, for demo and tests.
 
 `python -m bootstrap.clouds.local start|stop|read|remove|check` is the command line, with JSON on
-stdin and stdout: stacks/local.py makes one resource of each host. It can stop only these sshd and
+stdout: stacks/local.py makes one resource of each host. It can stop only these sshd and
 their children.
 """
 
@@ -13,7 +13,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,7 @@ def start(cluster: str, count: int) -> Inventory:
     Raises:
         UsageError: this is not Linux, or sshd is missing.
     """
-    names = [f"h{i}" for i in range(1, count + 1)]
-    _recorded(cluster)
-    return _start(cluster, lambda folder: [_make_host(folder, name) for name in names])
+    return start_hosts(cluster, [f"h{i}" for i in range(1, count + 1)])
 
 
 def start_again(cluster: str) -> None:
@@ -51,35 +49,37 @@ def start_again(cluster: str) -> None:
     def hosts_in(folder: Path) -> list[LocalHost]:
         return [local_host.make(folder, h.name, h.address) for h in existing(cluster)]
 
-    existing(cluster)
-    _start(cluster, hosts_in)
+    _start(cluster, hosts_in, [host.name for host in existing(cluster)])
 
 
-def start_one(cluster: str, name: str) -> Inventory:
-    """Start one host (h1 to h254) in addition to the cluster's other hosts, and record it.
+def start_hosts(cluster: str, names: Sequence[str]) -> Inventory:
+    """Start hosts (h1 to h254) in addition to the cluster's other hosts, and record them.
 
     Raises:
-        UsageError: the name is not that of a local host; or as in `start`.
+        UsageError: a name is not that of a local host; or as in `start`.
     """
 
     def hosts_in(folder: Path) -> list[LocalHost]:
-        others = [host for host in _recorded(cluster) if host.name != name]
-        return sorted([*others, _make_host(folder, name)], key=lambda host: _index(host.name))
+        others = [host for host in _recorded(cluster) if host.name not in names]
+        made = [_make_host(folder, name) for name in names]
+        return sorted([*others, *made], key=lambda host: _index(host.name))
 
-    _index(name)
-    return _start(cluster, hosts_in, only=name)
+    for name in names:
+        _index(name)
+    _recorded(cluster)
+    return _start(cluster, hosts_in, names)
 
 
 def _start(
-    cluster: str, hosts_in: Callable[[Path], list[LocalHost]], only: str | None = None
+    cluster: str, hosts_in: Callable[[Path], list[LocalHost]], names: Sequence[str]
 ) -> Inventory:
-    """Record the hosts of a cluster's folder, and start them, or the one named `only`."""
+    """Record the hosts of a cluster's folder, and start those with these names."""
     local_host.program()
     _refuse_spaces(local_state.cluster_folder(cluster))
     with local_state.alone_in(cluster) as folder:
         hosts = hosts_in(folder)
         inventory = _record(cluster, folder, hosts)
-        starting = [host for host in hosts if only in (None, host.name)]
+        starting = [host for host in hosts if host.name in names]
         for host in starting:
             if host.pid is None:
                 local_host.run(host)
@@ -219,8 +219,7 @@ def destroy(cluster: str) -> None:
     shutil.rmtree(local_state.cluster_folder(cluster))
 
 
-USAGE = """python -m bootstrap.clouds.local start|stop|read|remove|check CLUSTER [HOST...]
-  start without a host reads stdin: {"hosts": 2}"""
+USAGE = "python -m bootstrap.clouds.local start|stop|read|remove|check CLUSTER [HOST...]"
 
 
 def main(argv: list[str]) -> int:
@@ -235,31 +234,16 @@ def main(argv: list[str]) -> int:
 
 def _answer(verb: str = "", cluster: str = "", *names: str) -> Any:
     if verb == "start":
-        return _started(cluster, *names)
+        from ...inventory.document import to_document
+
+        return to_document(start_hosts(cluster, names))
     if verb == "stop":
         return stop(cluster, list(names))
-    if verb == "read":
-        return _read(cluster, *names)
+    if verb == "read":  # None for a host that does not exist
+        states = read(cluster) if _recorded(cluster) else {}
+        return {name: states.get(name) for name in names}
     if verb == "remove":
         return remove(cluster, list(names))
     if verb == "check":
         return {"sshd": local_host.program(), "hosts": [host.name for host in _recorded(cluster)]}
     raise UsageError(f"{verb!r} is not one of: start, stop, read, remove, check", hint=USAGE)
-
-
-def _started(cluster: str, *names: str) -> Any:
-    from ...inventory.document import to_document
-
-    if not names:
-        return to_document(start(cluster, int(json.load(sys.stdin)["hosts"])))
-    for name in names:
-        inventory = start_one(cluster, name)
-    return to_document(inventory)
-
-
-def _read(cluster: str, *names: str) -> Any:
-    """All hosts, or the named ones with None for a host that does not exist."""
-    if not names:
-        return read(cluster)
-    states = read(cluster) if _recorded(cluster) else {}
-    return {name: states.get(name) for name in names}

@@ -303,8 +303,7 @@ def answer(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
 
 def test_the_command_reads_and_prints_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     process = subprocess.run(
-        [sys.executable, "-m", "bootstrap.clouds.local", "start", "verbs"],
-        input='{"hosts": 2}',
+        [sys.executable, "-m", "bootstrap.clouds.local", "start", "verbs", "h1", "h2"],
         text=True,
         capture_output=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -312,12 +311,12 @@ def test_the_command_reads_and_prints_json(home: Path, capsys: pytest.CaptureFix
     started = json.loads(process.stdout)
     try:
         assert from_document(started) == local_state.load_cluster("verbs")
-        running = answer(capsys, "read", "verbs")
+        running = answer(capsys, "read", "verbs", "h1", "h2")
         host = started["hosts"][1]
         assert running["h2"]["running"] and running["h2"]["address"] == host["address"]
         process = subprocess.run(host["stop"], cwd=ROOT, text=True, capture_output=True)
         assert list(json.loads(process.stdout)) == ["h2"]
-        states = answer(capsys, "read", "verbs")
+        states = answer(capsys, "read", "verbs", "h1", "h2")
         assert {name: state["running"] for name, state in states.items()} == {
             "h1": True,
             "h2": False,
@@ -331,7 +330,7 @@ def test_the_command_reads_and_prints_json(home: Path, capsys: pytest.CaptureFix
     ("args", "message"),
     [
         (["stop", "nowhere"], "no cluster 'nowhere' is recorded here"),
-        (["read", "../x"], "is not a cluster's name"),
+        (["stop", "../x"], "is not a cluster's name"),
         (["explode", "recorded"], "is not one of: start, stop, read, remove, check"),
         ([], "is not one of: start, stop, read, remove, check"),
         (["stop", "recorded", "h9"], "recorded has no host 'h9'; it has h1"),
@@ -389,13 +388,11 @@ def test_an_ordinary_user_can_do_the_same(plain: dict[str, str]) -> None:
 
     def run(*args: str) -> Any:
         argv = [*AS_USER, python, "-B", "-m", "bootstrap.clouds.local", *args]
-        process = subprocess.run(
-            argv, input='{"hosts": 1}', text=True, capture_output=True, env=plain, cwd=ROOT
-        )
+        process = subprocess.run(argv, text=True, capture_output=True, env=plain, cwd=ROOT)
         assert process.returncode == 0, process.stderr
         return json.loads(process.stdout)
 
-    started = run("start", "plain")
+    started = run("start", "plain", "h1")
     try:
         (host,) = started["hosts"]
         folder = Path(plain["HOME"]) / ".railhead/clusters/plain"

@@ -264,7 +264,7 @@ def test_a_home_with_a_space_is_refused_before_anything_is_made(
 
 def test_one_more_leaves_the_others_as_they_are(pair: list[LocalHost]) -> None:
     before = [host.pid for host in pair]
-    inventory = cluster.start_one("pair", "h3")
+    inventory = cluster.start_hosts("pair", ["h3"])
     assert [host.name for host in inventory.hosts] == ["h1", "h2", "h3"]
     assert [host.pid for host in cluster.existing("pair")][:2] == before
     output = cluster.remove("pair", ["h3"])
@@ -287,5 +287,5 @@ def test_with_the_last_one_keys_and_record_go_and_runs_stay(pair: list[LocalHost
 @pytest.mark.parametrize("name", ["h0", "x1", "h255", "h1/../h2", "", "h01"])
 def test_a_name_that_is_no_local_hosts_is_refused(home: Path, name: str) -> None:
     with pytest.raises(RailheadError, match="is not the name of a local host: h1 to h254"):
-        cluster.start_one("pair", name)
+        cluster.start_hosts("pair", [name])
     assert not local_state.home().exists()

@@ -40,11 +40,9 @@ print("rank", rank, "works", flush=True)
 
 def start_hosts(operator: Operator) -> None:
     """Start the ready hosts that do not run."""
-    argv = [sys.executable, "-m", "bootstrap.clouds.local", "start", "ready"]
+    argv = [sys.executable, "-m", "bootstrap.clouds.local", "start", "ready", "h1", "h2"]
     environment = operator.environment()
-    subprocess.run(
-        argv, cwd=ROOT, env=environment, input=b'{"hosts": 2}', capture_output=True, check=True
-    )
+    subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, check=True)
 
 
 def running(operator: Operator) -> list[str]:

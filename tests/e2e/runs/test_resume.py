@@ -269,15 +269,10 @@ def make_hosts_again(operator: Operator) -> None:
     marker.touch()
     with kept_environments.alone(operator.caches) as kept:
         kept_environments.keep(kept, operator.home)
-        for words, document in (
-            (("remove", "ready", "h1", "h2"), b""),
-            (("start", "ready"), b'{"hosts": 2}'),
-        ):
-            command = [sys.executable, "-m", "bootstrap.clouds.local", *words]
+        for verb in ("remove", "start"):
+            command = [sys.executable, "-m", "bootstrap.clouds.local", verb, "ready", "h1", "h2"]
             environment = operator.environment()
-            subprocess.run(
-                command, input=document, env=environment, cwd=ROOT, check=True, capture_output=True
-            )
+            subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True)
         assert not marker.exists() and not (homes / "h1/home/.railhead").exists()
         kept_environments.give_to_hosts(kept, operator.home)
 
