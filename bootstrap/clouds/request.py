@@ -39,6 +39,9 @@ class StackRequest:
         return self.config.get("project") or None
 
 
+When = Callable[[Mapping[str, str]], bool]
+
+
 def with_bucket(config: Mapping[str, str]) -> bool:
     """Whether the stack has a bucket: the default."""
     return config.get("bucket") != "false"
@@ -76,7 +79,7 @@ class Part:
 
     rights: str
     resource: str = "*"
-    when: Callable[[Mapping[str, str]], bool] = always
+    when: When = always
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from railhead.documents.lazy import dataclass
 from ..request import (
     Part,
     StackRequest,
+    When,
+    always,
     with_bucket,
     with_own_network,
     with_quota_request,
@@ -27,98 +29,73 @@ SCHEDULES = "arn:aws:scheduler:{region}:{account}:schedule/default/railhead-*"
 BUCKETS = "arn:aws:s3:::railhead-*"
 OBJECT = re.compile("s3:(Get|Put|Delete)Object(Version)?|s3:AbortMultipartUpload")  # not of buckets
 
-# By the class of pulumi-aws.
+# The actions of a service that its resources need, by their class in pulumi-aws.
+_OF_EVERY_STACK = {
+    "ec2.KeyPair": "ImportKeyPair DescribeKeyPairs DeleteKeyPair CreateTags DeleteTags",
+    "ec2.PlacementGroup": "CreatePlacementGroup DescribePlacementGroups DeletePlacementGroup",
+    "ec2.Instance": "RunInstances DescribeInstances DescribeInstanceTypes"
+    " DescribeInstanceAttribute ModifyInstanceAttribute DescribeVolumes DescribeTags"
+    " StartInstances StopInstances TerminateInstances",
+    # AWS adds a rule to a new group, which the provider removes.
+    "ec2.SecurityGroup": "CreateSecurityGroup DescribeSecurityGroups DescribeSecurityGroupRules"
+    " AuthorizeSecurityGroupIngress AuthorizeSecurityGroupEgress RevokeSecurityGroupIngress"
+    " RevokeSecurityGroupEgress DescribeNetworkInterfaces DeleteSecurityGroup",
+}
+_OF_OWN_NETWORK = {
+    "ec2.Vpc": "CreateVpc DescribeVpcs DescribeVpcAttribute ModifyVpcAttribute DeleteVpc"
+    " DescribeNetworkAcls DescribeRouteTables",
+    "ec2.DefaultSecurityGroup": "DescribeSecurityGroups RevokeSecurityGroupIngress"
+    " RevokeSecurityGroupEgress",
+    "ec2.Subnet": "CreateSubnet DescribeSubnets ModifySubnetAttribute DeleteSubnet"
+    " DescribeNetworkInterfaces",
+    "ec2.InternetGateway": "CreateInternetGateway AttachInternetGateway DescribeInternetGateways"
+    " DetachInternetGateway DeleteInternetGateway",
+    "ec2.RouteTable": "CreateRouteTable DescribeRouteTables DeleteRouteTable",
+    "ec2.Route": "CreateRoute DeleteRoute",
+    "ec2.RouteTableAssociation": "AssociateRouteTable DisassociateRouteTable",
+    "ec2.VpcEndpoint": "CreateVpcEndpoint DescribeVpcEndpoints ModifyVpcEndpoint"
+    " DeleteVpcEndpoints DescribePrefixLists",
+}
+_OF_BUCKET = {
+    "s3.Bucket": "CreateBucket DeleteBucket ListBucket GetBucketLocation GetBucketAcl"
+    " GetBucketCORS GetBucketWebsite GetBucketVersioning GetAccelerateConfiguration"
+    " GetBucketRequestPayment GetBucketLogging GetLifecycleConfiguration"
+    " GetReplicationConfiguration GetEncryptionConfiguration GetBucketObjectLockConfiguration"
+    " GetBucketPolicy GetBucketTagging PutBucketTagging GetBucketPublicAccessBlock",
+    "s3.BucketPolicy": "PutBucketPolicy DeleteBucketPolicy",
+    "s3.BucketVersioning": "PutBucketVersioning",
+    "s3.BucketPublicAccessBlock": "PutBucketPublicAccessBlock",
+    "s3.BucketServerSideEncryptionConfiguration": "PutEncryptionConfiguration",
+    "s3.BucketLifecycleConfiguration": "PutLifecycleConfiguration",
+}
+_OTHERS = {  # and on which resources, of which stacks
+    "iam.Role": (
+        "CreateRole GetRole DeleteRole TagRole UntagRole ListRoleTags UpdateAssumeRolePolicy"
+        " UpdateRole ListRolePolicies ListAttachedRolePolicies ListInstanceProfilesForRole"
+        " PassRole",
+        ROLES, always),
+    "iam.RolePolicy": ("PutRolePolicy GetRolePolicy DeleteRolePolicy", ROLES, always),
+    "iam.InstanceProfile": (
+        "CreateInstanceProfile GetInstanceProfile DeleteInstanceProfile AddRoleToInstanceProfile"
+        " RemoveRoleFromInstanceProfile TagInstanceProfile",
+        PROFILES, with_bucket),
+    "scheduler.Schedule": (
+        "CreateSchedule GetSchedule UpdateSchedule DeleteSchedule", SCHEDULES, always),
+    "servicequotas.ServiceQuota": (
+        "RequestServiceQuotaIncrease GetRequestedServiceQuotaChange", "*", with_quota_request),
+}  # fmt: skip
+
+
+def _part(name: str, actions: str, resource: str = "*", when: When = always) -> Part:
+    service = name.partition(".")[0]
+    return Part(" ".join(f"{service}:{action}" for action in actions.split()), resource, when)
+
+
 RESOURCES: dict[str, Part] = {
-    "ec2.KeyPair": Part(
-        "ec2:ImportKeyPair ec2:DescribeKeyPairs ec2:DeleteKeyPair ec2:CreateTags ec2:DeleteTags"
-    ),
-    "ec2.PlacementGroup": Part(
-        "ec2:CreatePlacementGroup ec2:DescribePlacementGroups ec2:DeletePlacementGroup"
-    ),
-    "ec2.Instance": Part(
-        "ec2:RunInstances ec2:DescribeInstances ec2:DescribeInstanceTypes"
-        " ec2:DescribeInstanceAttribute ec2:ModifyInstanceAttribute ec2:DescribeVolumes"
-        " ec2:DescribeTags ec2:StartInstances ec2:StopInstances ec2:TerminateInstances"
-    ),
-    "ec2.Vpc": Part(
-        "ec2:CreateVpc ec2:DescribeVpcs ec2:DescribeVpcAttribute ec2:ModifyVpcAttribute"
-        " ec2:DeleteVpc ec2:DescribeNetworkAcls ec2:DescribeRouteTables",
-        when=with_own_network,
-    ),
-    "ec2.DefaultSecurityGroup": Part(
-        "ec2:DescribeSecurityGroups ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
-        when=with_own_network,
-    ),
-    "ec2.Subnet": Part(
-        "ec2:CreateSubnet ec2:DescribeSubnets ec2:ModifySubnetAttribute ec2:DeleteSubnet"
-        " ec2:DescribeNetworkInterfaces",
-        when=with_own_network,
-    ),
-    "ec2.InternetGateway": Part(
-        "ec2:CreateInternetGateway ec2:AttachInternetGateway ec2:DescribeInternetGateways"
-        " ec2:DetachInternetGateway ec2:DeleteInternetGateway",
-        when=with_own_network,
-    ),
-    "ec2.RouteTable": Part(
-        "ec2:CreateRouteTable ec2:DescribeRouteTables ec2:DeleteRouteTable", when=with_own_network
-    ),
-    "ec2.Route": Part("ec2:CreateRoute ec2:DeleteRoute", when=with_own_network),
-    "ec2.RouteTableAssociation": Part(
-        "ec2:AssociateRouteTable ec2:DisassociateRouteTable", when=with_own_network
-    ),
-    "ec2.VpcEndpoint": Part(
-        "ec2:CreateVpcEndpoint ec2:DescribeVpcEndpoints ec2:ModifyVpcEndpoint"
-        " ec2:DeleteVpcEndpoints ec2:DescribePrefixLists",
-        when=with_own_network,
-    ),
-    "ec2.SecurityGroup": Part(
-        "ec2:CreateSecurityGroup ec2:DescribeSecurityGroups ec2:DescribeSecurityGroupRules"
-        " ec2:AuthorizeSecurityGroupIngress ec2:AuthorizeSecurityGroupEgress"
-        # AWS adds a rule to a new group, which the provider removes.
-        " ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress"
-        " ec2:DescribeNetworkInterfaces ec2:DeleteSecurityGroup"
-    ),
-    "iam.Role": Part(
-        "iam:CreateRole iam:GetRole iam:DeleteRole iam:TagRole iam:UntagRole iam:ListRoleTags"
-        " iam:UpdateAssumeRolePolicy iam:UpdateRole iam:ListRolePolicies"
-        " iam:ListAttachedRolePolicies iam:ListInstanceProfilesForRole iam:PassRole",
-        ROLES,
-    ),
-    "iam.RolePolicy": Part("iam:PutRolePolicy iam:GetRolePolicy iam:DeleteRolePolicy", ROLES),
-    "iam.InstanceProfile": Part(
-        "iam:CreateInstanceProfile iam:GetInstanceProfile iam:DeleteInstanceProfile"
-        " iam:AddRoleToInstanceProfile iam:RemoveRoleFromInstanceProfile iam:TagInstanceProfile",
-        PROFILES,
-        when=with_bucket,
-    ),
-    "scheduler.Schedule": Part(
-        "scheduler:CreateSchedule scheduler:GetSchedule scheduler:UpdateSchedule"
-        " scheduler:DeleteSchedule",
-        SCHEDULES,
-    ),
-    "s3.Bucket": Part(
-        "s3:CreateBucket s3:DeleteBucket s3:ListBucket s3:GetBucketLocation s3:GetBucketAcl"
-        " s3:GetBucketCORS s3:GetBucketWebsite s3:GetBucketVersioning"
-        " s3:GetAccelerateConfiguration s3:GetBucketRequestPayment s3:GetBucketLogging"
-        " s3:GetLifecycleConfiguration s3:GetReplicationConfiguration"
-        " s3:GetEncryptionConfiguration s3:GetBucketObjectLockConfiguration s3:GetBucketPolicy"
-        " s3:GetBucketTagging s3:PutBucketTagging s3:GetBucketPublicAccessBlock",
-        BUCKETS,
-        when=with_bucket,
-    ),
-    "s3.BucketPolicy": Part("s3:PutBucketPolicy s3:DeleteBucketPolicy", BUCKETS, when=with_bucket),
-    "s3.BucketVersioning": Part("s3:PutBucketVersioning", BUCKETS, when=with_bucket),
-    "s3.BucketPublicAccessBlock": Part("s3:PutBucketPublicAccessBlock", BUCKETS, when=with_bucket),
-    "s3.BucketServerSideEncryptionConfiguration": Part(
-        "s3:PutEncryptionConfiguration", BUCKETS, when=with_bucket
-    ),
-    "s3.BucketLifecycleConfiguration": Part(
-        "s3:PutLifecycleConfiguration", BUCKETS, when=with_bucket
-    ),
-    "servicequotas.ServiceQuota": Part(
-        "servicequotas:RequestServiceQuotaIncrease servicequotas:GetRequestedServiceQuotaChange",
-        when=with_quota_request,
-    ),
+    **{name: _part(name, actions) for name, actions in _OF_EVERY_STACK.items()},
+    **{name: _part(name, acts, when=with_own_network) for name, acts in _OF_OWN_NETWORK.items()},
+    **{name: _part(name, acts, BUCKETS, with_bucket) for name, acts in _OF_BUCKET.items()},
+    **{name: _part(name, *row) for name, row in _OTHERS.items()},
 }
 SPOT = Part("ec2:DescribeSpotInstanceRequests", when=with_spot)
 # Not needed to create a stack, but later: for another size of the disks or another bucket; for
