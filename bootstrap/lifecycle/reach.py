@@ -7,12 +7,11 @@ import contextlib
 import errno
 import ipaddress
 import shlex
-import socket
 from collections.abc import Iterator, Sequence
 
 from railhead.documents.lazy import dataclass
 
-from ..clouds import base
+from ..clouds import base, own_address
 from ..errors import (
     Command,
     Hint,
@@ -24,9 +23,6 @@ from ..errors import (
 from ..inventory.hosts import Inventory
 from ..ssh import connect
 from ..ssh.connect import STARTING, Sessions, start_agent
-
-OWN_ADDRESS_URL = "https://checkip.amazonaws.com"  # run by AWS; replies with the caller's address
-SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,7 @@ def _check_firewall(inventory: Inventory) -> Diagnosis:
         return Diagnosis(
             f"it is not known whether the firewall allows your address: {refused.message}"
         )
-    return compare_cidrs(allowed, own_address(inventory.chief.address), inventory.stack)
+    return compare_cidrs(allowed, address_towards(inventory.chief.address), inventory.stack)
 
 
 def compare_cidrs(
@@ -100,7 +96,7 @@ def compare_cidrs(
     if address is None:
         return Diagnosis(
             f"its firewall allows {listed}; your own address could not be determined",
-            f"curl {OWN_ADDRESS_URL}   # is it among them?",
+            f"curl {own_address.SERVICE}   # is it among them?",
         )
     if any(ipaddress.ip_address(address) in ipaddress.ip_network(network) for network in allowed):
         reason = f"its firewall allows your address ({address} is in {listed}): it does not answer"
@@ -115,28 +111,16 @@ def compare_cidrs(
     )
 
 
-def own_address(address: str) -> str | None:
+def address_towards(address: str) -> str | None:
     """This machine's address as a host at `address` sees it; None if it cannot be determined.
 
     For a private address it is the local address of the route. On the way to a public one NAT may
     change it, so an external service is queried.
     """
     with contextlib.suppress(ValueError, OSError):
-        ours = _local_address(address)
+        ours = own_address.on_route_to(address)
         if ipaddress.ip_address(address).is_private or ipaddress.ip_address(ours).is_global:
             return ours
-    import urllib.request  # imported late: most hosts are reached
-
-    try:
-        with urllib.request.urlopen(OWN_ADDRESS_URL, timeout=SECONDS) as answer:
-            return str(ipaddress.ip_address(answer.read(64).decode().strip()))
-    except (OSError, ValueError):
-        return None
-
-
-def _local_address(address: str) -> str:
-    """The local address of the route to `address`. Nothing is sent."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 9))
-        return str(probe.getsockname()[0])
+    with contextlib.suppress(OSError, ValueError):
+        return str(own_address.public())
+    return None

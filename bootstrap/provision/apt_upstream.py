@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from ..clouds import own_address
 from ..errors import UsageError
 
 # The variable with the networks of mirrors that are not public, as in 10.1.2.0/24,10.9.0.7.
@@ -82,14 +83,11 @@ def _of_nat64(address: IPv6Address) -> IPv4Address | None:
 
 def _is_own(address: str) -> bool:
     """Whether an address is one of this computer's: then the route to it starts at the address
-    itself. Sends nothing."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((address, 9))
-        except OSError:  # there is no route to it
-            return False
-        return str(probe.getsockname()[0]) == address
+    itself."""
+    try:
+        return own_address.on_route_to(address) == address
+    except OSError:  # there is no route to it
+        return False
 
 
 def check_destination(host: str, port: int, scheme: str) -> None:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import pytest
 from standins.pulumi_command import PulumiCommand, exported
 
+from bootstrap.clouds.own_address import VARIABLE
 from bootstrap.doctor import computer, doctor
-from bootstrap.doctor.addresses import VARIABLE, check, check_address
+from bootstrap.doctor.addresses import check, check_address
 from bootstrap.doctor.command import doctor as run
 from bootstrap.doctor.command import policy
 from bootstrap.errors import RailheadError, UsageError

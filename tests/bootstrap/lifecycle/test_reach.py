@@ -13,6 +13,7 @@ import pytest
 from places import CASES
 from standins import registered_cloud
 
+from bootstrap.clouds import own_address
 from bootstrap.clouds.aws.ec2 import Rule
 from bootstrap.clouds.aws.instances import networks_of as aws_networks
 from bootstrap.clouds.gcp import compute
@@ -82,24 +83,24 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    monkeypatch.setattr(reach, "OWN_ADDRESS_URL", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setenv(own_address.VARIABLE, f"http://127.0.0.1:{server.server_port}/")
     yield answers
     server.shutdown()
     server.server_close()
 
 
 def test_a_public_host_sees_the_address_that_the_internet_sees(outside: list[bytes]) -> None:
-    assert reach.own_address("8.8.8.8") == "198.51.100.9"
+    assert reach.address_towards("8.8.8.8") == "198.51.100.9"
 
 
 def test_a_private_host_sees_our_own_address(outside: list[bytes]) -> None:
-    assert reach.own_address("127.0.0.1") == "127.0.0.1"
+    assert reach.address_towards("127.0.0.1") == "127.0.0.1"
 
 
 @pytest.mark.parametrize("answer", [b"<html>sign in first</html>", b"", b"300.1.1.1"])
 def test_an_answer_that_is_no_address_is_none(outside: list[bytes], answer: bytes) -> None:
     outside.append(answer)
-    assert reach.own_address("8.8.8.8") is None
+    assert reach.address_towards("8.8.8.8") is None
 
 
 @pytest.mark.parametrize("name", ["aws", "gcp"])
