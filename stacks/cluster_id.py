@@ -27,11 +27,10 @@ BYTES = 6
 @dataclass(frozen=True)
 class ClusterId:
     """The id of a stack. `value` is known before the next resource is registered; it is unknown
-    only in a preview under mocks. `is_new`: no earlier `up` created it."""
+    only in a preview under mocks."""
 
     output: pulumi.Output[str]
     value: str
-    is_new: bool
 
 
 def make_id(names: LogicalNames) -> ClusterId:
@@ -39,8 +38,7 @@ def make_id(names: LogicalNames) -> ClusterId:
     created = secrets.token_hex(BYTES)
     opts = pulumi.ResourceOptions(ignore_changes=["input"], aliases=names.former(FORMER))
     kept = pulumi.Stash(names.of(NAME), input=created, opts=opts)
-    value = str(read(kept).get("output") or created)
-    return ClusterId(kept.output, value, value == created)
+    return ClusterId(kept.output, str(read(kept).get("output") or created))
 
 
 def read(kept: pulumi.Resource) -> Mapping[str, Any]:

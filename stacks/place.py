@@ -23,7 +23,7 @@ PLACE, ACCOUNT = "place", "account"  # in Pulumi's state, after the cluster's na
 FORMER = "cluster-{}"
 SHOWN = 5  # of what exists there
 Place = Mapping[str, str]
-# What exists with an id in a place, as texts by region; in all regions if the place has none.
+# What exists with an id in a place, as texts by region.
 Existing = Callable[[str, Place], Mapping[str, list[str]]]
 
 
@@ -47,8 +47,6 @@ def keep_place(
     def check(args: pulumi.ResourceHookArgs) -> None:
         if args.old_inputs:
             _check_recorded(own_id, args.old_inputs["input"], here, existing)
-        elif not own_id.is_new and existing is not nobody_looks:
-            _check_unrecorded(own_id, here, existing)
 
     return _kept(names, PLACE, here, check)
 
@@ -89,27 +87,12 @@ def _check_recorded(own_id: ClusterId, recorded: Place, here: Place, existing: E
     try:
         remaining = existing(own_id.value, recorded)
     except NotKnown as why:
-        raise _unknown(recorded, why, back=_back(here, recorded)) from None
+        raise pulumi.RunError(
+            f"this stack is in {_text(recorded)}. What of it exists there is not known: {why}\n"
+            f"  next: {_back(here, recorded)} && {_continue()}"
+        ) from None
     if remaining:
         raise _refusal(here, recorded, remaining)
-
-
-def _check_unrecorded(own_id: ClusterId, here: Place, existing: Existing) -> None:
-    """For a stack that was created before its place was recorded: refuse a place while something
-    with its id exists in another region."""
-    everywhere = {key: value for key, value in here.items() if key != "region"}
-    try:
-        by_region = existing(own_id.value, everywhere)
-    except NotKnown as why:
-        raise _unknown(everywhere, why) from None
-    elsewhere = {key: each for key, each in by_region.items() if key != here.get("region")}
-    for region, each in elsewhere.items():
-        raise _refusal(here, {**here, "region": region}, {region: each})
-
-
-def _unknown(recorded: Place, why: NotKnown, back: str = "") -> pulumi.RunError:
-    text = f"this stack is in {_text(recorded)}. What of it exists there is not known: {why}"
-    return pulumi.RunError(f"{text}\n  next: {back} && {_continue()}" if back else text)
 
 
 def _refusal(here: Place, recorded: Place, existing: Mapping[str, list[str]]) -> pulumi.RunError:

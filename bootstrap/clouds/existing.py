@@ -20,8 +20,7 @@ from .machines import Place, list_machines
 
 
 def existing(place: Place, cluster_id: str) -> dict[str, list[str]]:
-    """What has the id, as texts by region; if the place names no region, only machines, of all
-    regions.
+    """What has the id, as texts by region.
 
     Raises:
         RailheadError: the cloud does not answer, or refuses.
@@ -31,9 +30,9 @@ def existing(place: Place, cluster_id: str) -> dict[str, list[str]]:
         if machine.cluster_id == cluster_id:
             text = f"{machine.name} ({machine.id}, {machine.state})"
             by_region.setdefault(machine.region, []).append(text)
-    if place.region and (listing := CLOUDS[place.cloud].others):
+    if listing := CLOUDS[place.cloud].others:
         others: Callable[[Place, str], list[str]] = base.load(listing)
-        by_region.setdefault(place.region, []).extend(others(place, cluster_id))
+        by_region.setdefault(str(place.region), []).extend(others(place, cluster_id))
     return {region: each for region, each in by_region.items() if each}
 
 

@@ -30,7 +30,7 @@ GONE = InstanceState("gone", None, "the machines that the stack has now", "")
 class Start:
     """One start of a machine. `seen` is when it was last seen running, `until` when it stopped;
     None while it runs. `unsure`: it stopped between the two, and the cloud does not say when.
-    `parts`: what the machine was billed for then; older ledgers have only those of the machine."""
+    `parts`: what the machine was billed for then."""
 
     at: float
     seen: float
@@ -71,8 +71,7 @@ class BilledMachine:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The machines of a stack by their ids. `owner`: who pays, as the stack's tag has it. Older
-    ledgers have no `region`."""
+    """The machines of a stack by their ids. `owner`: who pays, as the stack's tag has it."""
 
     cluster: str
     stack: str | None
@@ -162,7 +161,6 @@ def note(
     for host in inventory.hosts:
         if host.id and host.name in states:
             known = machines.get(host.id)
-            known = known and known.priced(known.parts)  # an older ledger, at its prices
             if seen := observed(known, host.name, states[host.name], now):
                 machines[host.id] = seen.priced(parts or seen.parts)
     machines |= _replaced(machines, inventory, states, now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -23,7 +22,6 @@ from bootstrap.costs.bill import (
     per_hour,
 )
 from bootstrap.costs.ledger import BilledMachine, Ledger, Start, observed
-from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host, Inventory
 from railhead.money import host
 from railhead.money.bill import Price, Step
@@ -244,17 +242,10 @@ def at_price(usd: str) -> Inventory:
     return replace(OURS, price=host.documented(parts, 2))
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_each_start_keeps_the_price_of_its_time(older: bool) -> None:
-    """10 h at 1 USD, stopped for 10, 10 h at 3 USD; an older ledger has prices of machines only."""
+def test_each_start_keeps_the_price_of_its_time() -> None:
+    """10 h at 1 USD, stopped for 10, 10 h at 3 USD."""
     look = partial(ledger.note, at_price("1"))
     look({"m1": state("running", 0)}, T0 + H)
-    if older:
-        path = local_state.home() / "costs/c-1.json"
-        text = json.loads(path.read_text())
-        for each in text["machines"]["i-1"]["starts"]:
-            del each["parts"]
-        path.write_text(json.dumps(text))
     look = partial(ledger.note, at_price("3"))
     look({"m1": state("stopped", 0, 10)}, T0 + 12 * H)
     noted = look({"m1": state("running", 20, 10)}, T0 + 21 * H)
