@@ -50,13 +50,8 @@ def read(kept: pulumi.Resource) -> Mapping[str, Any]:
 def on_every_resource(
     types: Collection[str], prop: str, tags: Mapping[str, pulumi.Input[str]]
 ) -> pulumi.ResourceTransform:
-    """A transform for a component: adds tags, such as the id, to each child that can have them.
-
-    Args:
-        types: the types of the resources that can have tags.
-        prop: the property with the tags: `tags` on AWS, `labels` on Google Cloud.
-        tags: the tags.
-    """
+    """A transform for a component: adds tags, such as the id, to each child of these types. `prop`
+    has them: `tags` on AWS, `labels` on Google Cloud."""
 
     def add(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if args.type_ not in types:
@@ -73,11 +68,7 @@ def not_twice(
 ) -> pulumi.ResourceHook:
     """A hook before each creation of a machine: it is refused if the cloud already has the machine
     of this number, left by a killed `up`. Pulumi's state lacks it, so a second one would be
-    created.
-
-    Args:
-        machines_of: the machines with this stack's id and a number, such as "2", that exist.
-    """
+    created. `machines_of`: those that exist with this stack's id and a number, such as "2"."""
 
     async def check(args: pulumi.ResourceHookArgs) -> None:
         if ids := sorted(await machines_of(args.name.rpartition("-")[2])):

@@ -211,10 +211,8 @@ def wait_for_state(
     states are certain; the last states.
 
     The wait also ends, without an error, when `limit` seconds have passed, or when an instance
-    that should run began to start and then stopped.
-
-    Args:
-        report: gets a line whenever the state of an instance has changed.
+    that should run began to start and then stopped. `report` gets a line whenever the state of an
+    instance has changed.
     """
     states: dict[str, InstanceState] = {}
     started: set[str] = set()

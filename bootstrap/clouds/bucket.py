@@ -60,10 +60,7 @@ class Bucket:
 
     def empty(self, report: Reporter = lambda _: None, prefix: str = "") -> int:
         """Remove all versions of all objects under a prefix; returns how many were removed.
-
-        Args:
-            report: gets a line after each thousand.
-        """
+        `report` gets a line after each thousand."""
         removed = 0
         try:
             while page := next(self.store.pages(prefix), None):

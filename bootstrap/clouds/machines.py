@@ -1,4 +1,7 @@
-"""The machines with Railhead's tags in one place of a cloud, whoever created them."""
+"""The machines with Railhead's tags in one place of a cloud, whoever created them.
+
+RailheadError: the cloud does not answer, or refuses.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,6 @@ def list_machines(place: Place) -> Listed:
 
     Raises:
         PartlyListed: the cloud does not reach some zones.
-        RailheadError: the cloud does not answer, or refuses.
     """
     kind = CLOUDS[place.cloud]
     name = kind.machines if place.region or not kind.everywhere else kind.everywhere
@@ -97,11 +99,7 @@ def list_machines(place: Place) -> Listed:
 
 
 def remove_leftovers(place: Place, cluster_id: str) -> list[str]:
-    """Remove what a killed `up` left, except machines; returns the ids of what was removed.
-
-    Raises:
-        RailheadError: the cloud does not answer, or refuses.
-    """
+    """Remove what a killed `up` left, except machines; returns the ids of what was removed."""
     name = CLOUDS[place.cloud].leftovers
     if name is None:
         return []
@@ -110,11 +108,7 @@ def remove_leftovers(place: Place, cluster_id: str) -> list[str]:
 
 
 def remove_bucket(place: Place, name: str, cluster_id: str) -> bool:
-    """Remove the bucket of this name if it has the stack's id and no object; whether it is gone.
-
-    Raises:
-        RailheadError: the cloud does not answer.
-    """
+    """Remove the bucket of this name if it has the stack's id and no object; whether it is gone."""
     function = CLOUDS[place.cloud].own_bucket
     if function is None:
         return False
@@ -124,11 +118,7 @@ def remove_bucket(place: Place, name: str, cluster_id: str) -> bool:
 
 def remove_deadlines(place: Place, cluster: str, ids: Collection[str]) -> list[str]:
     """Remove the cloud's own deadlines of these machines, if they are separate resources; the names
-    of those that existed. `cluster`: the name that the cluster had first.
-
-    Raises:
-        RailheadError: the cloud does not answer, or refuses.
-    """
+    of those that existed. `cluster`: the name that the cluster had first."""
     name = CLOUDS[place.cloud].deadlines
     if name is None or not ids:
         return []

@@ -77,12 +77,8 @@ def refuse_removal(
     inventory: Inventory, answers: Answers, removed: Callable[[], Sequence[str]]
 ) -> None:
     """UsageError when `fab up` would remove machines with the only copy of a run's results.
-
-    Args:
-        answers: what the machines know.
-        removed: the ids of the machines that it would delete or replace; called only if there are
-            such results, because a preview takes seconds.
-    """
+    `removed`: the ids of the machines that it would delete or replace; called only if there are
+    such results, because a preview takes seconds."""
     unfetched = only_on_machines(inventory, with_bucket=False, answers=answers)
     if not unfetched:
         return
@@ -100,12 +96,7 @@ def refuse_interruption(
     inventory: Inventory, answers: Answers, stopped: Callable[[], Sequence[str]]
 ) -> None:
     """UsageError when `fab up` would stop machines while a run or an endpoint is in progress.
-
-    Args:
-        answers: what the machines know.
-        stopped: the ids of the machines that a change stops and starts again; called only if
-            something is in progress.
-    """
+    `stopped`: the ids of the machines that a change stops and starts again; called only then."""
     if not answers.in_progress:
         return
     ids = stopped()
@@ -184,13 +175,7 @@ def before_question(yes: bool) -> Reporter:
 
 def confirm_by_name(name: str, yes: bool, command: Command = DESTROY) -> Callable[[str], None]:
     """A function that prints a summary and, unless `yes`, requires the stack's name. Before a
-    question the summary is shown with --quiet, too.
-
-    Args:
-        name: what the user has to type.
-        yes: whether the question is already answered.
-        command: the command that is typed, for the hint.
-    """
+    question the summary is shown with --quiet, too. `command`: the one in the hint."""
 
     def agree(summary: str) -> None:
         before_question(yes)(summary)

@@ -113,11 +113,8 @@ def stop_with_receipt(
     halt: Callable[[], None] | None = None,
     clock: Clock | None = None,
 ) -> Receipt:
-    """Stop the machines, wait until the cloud reports them as stopped, return the receipt.
-
-    Args:
-        halt: stops the machines, or terminates them; default: `cloud.stop`.
-    """
+    """Stop the machines, wait until the cloud reports them as stopped, return the receipt. `halt`
+    stops the machines, or terminates them; default: `cloud.stop`."""
     lines = []
     try:
         (halt or cloud.stop)()

@@ -2,7 +2,7 @@
 
 An interrupted `pulumi up` leaves machines that are not in a document; if Pulumi itself was killed,
 also machines that are not in its state. Every command that shows, stops or ends machines starts
-here.
+here. RailheadError: a cloud does not answer, or refuses.
 """
 
 from __future__ import annotations
@@ -226,11 +226,7 @@ def _refuse_machine_of_others(state: StackState, listed: Listed) -> None:
 
 
 def of_id(machines: StackMachines) -> Inventory | None:
-    """The machines with the stack's id that its cloud lists now; None if it lists none.
-
-    Raises:
-        RailheadError: the cloud does not answer.
-    """
+    """The machines with the stack's id that its cloud lists now; None if it lists none."""
     state = machines.state
     if state.cloud is None or state.cluster_id is None:
         return None
@@ -240,11 +236,7 @@ def of_id(machines: StackMachines) -> Inventory | None:
 
 
 def remove_leftovers(machines: StackMachines) -> list[str]:
-    """Remove what a killed `up` left, except machines, by the stack's id; returns the removed ids.
-
-    Raises:
-        RailheadError: the cloud does not answer, or refuses.
-    """
+    """Remove what a killed `up` left, except machines, by the stack's id; the removed ids."""
     state = machines.state
     if state.cloud is None or state.cluster_id is None:
         return []
@@ -254,11 +246,7 @@ def remove_leftovers(machines: StackMachines) -> list[str]:
 
 def remove_bucket(machines: StackMachines, name: str) -> bool:
     """Remove the bucket of this name if a killed `up` of the stack left it without objects;
-    whether it is gone.
-
-    Raises:
-        RailheadError: the cloud does not answer.
-    """
+    whether it is gone."""
     state = machines.state
     if state.cloud is None or state.cluster_id is None:
         return False
@@ -267,11 +255,7 @@ def remove_bucket(machines: StackMachines, name: str) -> bool:
 
 def remove_unrecorded_deadlines(machines: StackMachines, ids: Iterable[str]) -> list[str]:
     """Remove deadlines of the cloud that a killed `up` created for these machines and that are not
-    in Pulumi's state; returns their names. An `up` cannot create them while they exist.
-
-    Raises:
-        RailheadError: the cloud does not answer, or refuses.
-    """
+    in Pulumi's state; returns their names. An `up` cannot create them while they exist."""
     state = machines.state
     name = state.first_name or state.cluster
     if state.cloud is None or name is None:
@@ -289,7 +273,6 @@ def _list(state: StackState) -> Listed:
 
     Raises:
         OtherAccount: the credentials cannot see them.
-        RailheadError: the cloud does not answer, or refuses.
     """
     listed = list_machines(_place(state))
     if state.account and listed.account != f"account {state.account}":

@@ -40,10 +40,8 @@ _HINTS = {
 
 
 def connect(region: str | None) -> AwsClient:
-    """A client of one region: `client("ec2", "describe_instances", ...)`.
-
-    Args:
-        region: default: that of the user's configuration.
+    """A client of one region, or that of the user's configuration: `client("ec2",
+    "describe_instances", ...)`.
 
     Raises:
         NoCredentials: boto3 is not installed, or (in a call) there are no credentials.

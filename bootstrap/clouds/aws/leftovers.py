@@ -48,11 +48,7 @@ def remove_bucket(
 
 
 def list_ids(place: Place, cluster_id: str, client: AwsClient | None = None) -> list[str]:
-    """The ids of the network, key pairs and placement groups with this id, in a region.
-
-    Raises:
-        Refused: AWS does not list them.
-    """
+    """The ids of the network, key pairs and placement groups with this id, in a region."""
     client = client or connect(place.region)
     return [id_ for id_, _ in _of_ec2(client, cluster_id)]
 

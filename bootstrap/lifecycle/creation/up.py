@@ -51,7 +51,6 @@ def up(stack: str, report: Reporter, *, yes: bool, refresh: bool, discard: bool 
     """Create or change the machines of a stack; Pulumi prints its own output.
 
     Args:
-        stack: the stack.
         yes: make the changes without a preview and a question.
         refresh: compare Pulumi's state with the cloud first; finds machines that are gone.
         discard: also remove machines with the only copy of results.

@@ -98,11 +98,7 @@ def name_others(
 
 
 def machine_names(google: Google, own_id: str) -> list[str]:
-    """The names of the machines with this stack's id.
-
-    Raises:
-        LookupFailed: Compute does not list them.
-    """
+    """The names of the machines with this stack's id."""
     machines = _machines(google, f"labels.{ID}={own_id}")
     return sorted(str(machine.get("name")) for _, machine in machines)
 

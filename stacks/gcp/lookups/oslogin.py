@@ -46,7 +46,7 @@ def _missing(config: ClusterConfig, google: Google) -> tuple[str, ...]:
     """The permissions that the account lacks. A machine with a service account needs actAs."""
     needed = [LOGIN, ACT_AS] if config.bucket or config.data_buckets else [LOGIN]
     path = f"v1/projects/{config.project}:testIamPermissions"
-    response = google.post("cloudresourcemanager", path, {"permissions": needed})
+    response = google.send("POST", "cloudresourcemanager", path, {"permissions": needed})
     granted = response.get("permissions", ())
     return tuple(permission for permission in needed if permission not in granted)
 

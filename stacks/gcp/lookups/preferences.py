@@ -48,11 +48,7 @@ def send(
 ) -> None:
     """Request the amount: by the request that exists, or by a new one. The provider's own resource
     creates another one after each create (terraform-provider-google#22342), and its changes are
-    refused (#21935).
-
-    Raises:
-        LookupFailed: Cloud Quotas refuses.
-    """
+    refused (#21935)."""
     path = f"projects/{google.project}/locations/global/quotaPreferences"
     new_name = f"railhead-{need.code.partition('-per-project')[0]}-{need.place}".lower()
     name = there.name if there else f"{path}/{new_name}"
@@ -65,15 +61,11 @@ def send(
         "contactEmail": email,
         "justification": justification,
     }
-    google.patch("cloudquotas", f"v1/{name}", body, allowMissing="true")
+    google.send("PATCH", "cloudquotas", f"v1/{name}", body, allowMissing="true")
 
 
 def every(google: Google) -> Iterator[dict[str, Any]]:
-    """All requests of the project.
-
-    Raises:
-        LookupFailed: Cloud Quotas does not answer.
-    """
+    """All requests of the project."""
     path = f"v1/projects/{google.project}/locations/global/quotaPreferences"
     for page in google.every("cloudquotas", path):
         yield from page.get("quotaPreferences", ())

@@ -41,52 +41,25 @@ class _NoRedirect(request.HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class Google:
-    """Sends requests with the rights of whoever runs the command; `project` pays for them."""
+    """Sends requests with the rights of whoever runs the command; `project` pays for them. Each
+    raises LookupFailed if Google refuses, or cannot be reached."""
 
     project: str
     token: str = field(repr=False)
 
     def get(self, api: str, path: str, **query: str) -> dict[str, Any]:
-        """The JSON at a path of an API.
-
-        Raises:
-            LookupFailed: Google refuses, or cannot be reached.
-        """
-        return self._send(api, f"{path}?{parse.urlencode(query)}" if query else path, None)
-
-    def post(self, api: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON of the response to a request with a body.
-
-        Raises:
-            LookupFailed: Google refuses, or cannot be reached.
-        """
-        return self._send(api, path, json.dumps(body).encode())
-
-    def patch(self, api: str, path: str, body: Mapping[str, Any], **query: str) -> dict[str, Any]:
-        """As `post`, for what exists already."""
-        path = f"{path}?{parse.urlencode(query)}"
-        return self._send(api, path, json.dumps(body).encode(), "PATCH")
+        """The JSON at a path of an API."""
+        return self.send("GET", api, path, None, **query)
 
     def pages(self, path: str, condition: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each zone and its items, from a list of Compute over all zones of the project.
-
-        Args:
-            path: the list, as in "aggregated/instances".
-            condition: its filter, as in "name=g2-standard-4".
-
-        Raises:
-            LookupFailed: Google refuses, or cannot be reached.
-        """
+        """Each zone and its items, from a list of Compute over all zones of the project, such as
+        "aggregated/instances", with a filter, such as "name=g2-standard-4"."""
         query = {"filter": condition, "maxResults": "500"}
         for page in self.every("compute", f"projects/{self.project}/{path}", **query):
             yield from page.get("items", {}).items()
 
     def every(self, api: str, path: str, **query: str) -> Iterator[dict[str, Any]]:
-        """Each page of a list.
-
-        Raises:
-            LookupFailed: Google refuses, or cannot be reached.
-        """
+        """Each page of a list."""
         for _ in range(MOST_PAGES):
             page = self.get(api, path, **query)
             yield page
@@ -94,15 +67,18 @@ class Google:
                 return
             query["pageToken"] = page["nextPageToken"]
 
-    def _send(
-        self, api: str, path: str, body: bytes | None, method: str | None = None
+    def send(
+        self, method: str, api: str, path: str, body: Mapping[str, Any] | None = None, **query: str
     ) -> dict[str, Any]:
+        """The JSON of the response to a request."""
+        path += f"?{parse.urlencode(query)}" if query else ""
+        content = None if body is None else json.dumps(body).encode()
         headers = {
             "Authorization": f"Bearer {self.token}",
             "X-Goog-User-Project": self.project,
             "Content-Type": "application/json",
         }
-        sent = request.Request(address(api) + path, body, headers, method=method)
+        sent = request.Request(address(api) + path, content, headers, method=method)
         opener = request.build_opener(_NoRedirect)  # with the current proxies
         try:
             with opener.open(sent, timeout=SECONDS) as response:
