@@ -18,6 +18,7 @@ from railhead.documents.codec import encode
 from railhead.installation import PROGRAM
 
 from .component.logical_names import LogicalNames
+from .component.parts import plus
 from .config.settings import ClusterConfig
 from .cost import cost, price
 
@@ -67,7 +68,7 @@ def on_failure(
     def add(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         if not args.custom:
             return None
-        opts = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(hooks=binding))
+        opts = plus(args.opts, hooks=binding)
         return pulumi.ResourceTransformResult(args.props, opts)
 
     return add

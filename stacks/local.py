@@ -19,7 +19,7 @@ from railhead.installation import PREFIX
 from . import cluster_id, outputs, place
 from .component import computed
 from .component.logical_names import Named, named, names_of
-from .component.parts import after, placed
+from .component.parts import after, placed, plus
 from .config.settings import ClusterConfig
 
 Props = dict[str, Any]
@@ -131,7 +131,7 @@ class Cluster(Named):
         of_it = placed(opts, names.known(config.name))
         super().__init__("railhead:local:Cluster", name, {"name": config.name}, of_it)
         here = place.keep_place(names, config, cluster_id.make_id(names), existing)
-        inner = pulumi.ResourceOptions.merge(after(opts, here), pulumi.ResourceOptions(parent=self))
+        inner = plus(after(opts, here), parent=self)
         hosts = [
             Host(config.name, each, pulumi.ResourceOptions.merge(inner, names.known(each)))
             for each in (f"h{number + 1}" for number in range(config.count))

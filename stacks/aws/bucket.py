@@ -11,7 +11,7 @@ from railhead.documents.runs.manifest import SHORT_LIVED
 
 from ..component import computed
 from ..component.logical_names import named
-from ..component.parts import Part, keeping, unique
+from ..component.parts import Part, keeping, plus, unique
 from ..config.settings import ClusterConfig
 
 OLD_VERSIONS_DAYS = 7
@@ -75,12 +75,11 @@ def _restrict(part: Bucket) -> None:
         opts=part.settings,
     )
     # AWS does not accept a policy and a public access block at the same moment.
-    after = pulumi.ResourceOptions.merge(part.settings, pulumi.ResourceOptions(depends_on=[block]))
     s3.BucketPolicy(
         part.named("tls-only"),
         bucket=part.bucket.id,
         policy=part.bucket.arn.apply(lambda arn: json.dumps(tls_only(arn))),
-        opts=after,
+        opts=plus(part.settings, depends_on=[block]),
     )
 
 
@@ -140,7 +139,5 @@ def _lifecycle(part: Bucket, versioning: s3.BucketVersioning) -> None:
                 noncurrent_version_expiration=old_checkpoints,
             ),
         ],
-        opts=pulumi.ResourceOptions.merge(
-            part.settings, pulumi.ResourceOptions(depends_on=[versioning])
-        ),
+        opts=plus(part.settings, depends_on=[versioning]),
     )

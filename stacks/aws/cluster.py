@@ -15,7 +15,7 @@ from railhead.documents.codec import encode
 from .. import broken_up, cluster_id, outputs, place
 from ..component import computed
 from ..component.logical_names import LogicalNames, Named, known_by_former_names, names_of
-from ..component.parts import after, given_provider, placed
+from ..component.parts import after, given_provider, placed, plus
 from ..config.settings import ClusterConfig
 from ..cost import price
 from ..machine_types.aws import same_gpus
@@ -114,7 +114,7 @@ class Cluster(Named):
         super().__init__(COMPONENT, name, {"name": config.name}, placed(opts, of_it))
         # Our own provider waits for the place; if the program gives one, all other resources wait.
         waits = after(opts, *([here] if program_provider else []))
-        self.inner = pulumi.ResourceOptions.merge(waits, pulumi.ResourceOptions(parent=self))
+        self.inner = plus(waits, parent=self)
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
             self._make(config, lookups, own_id) if lookups else self._request(requests)
@@ -129,8 +129,7 @@ class Cluster(Named):
         self, config: ClusterConfig, lookups: Lookups, own_id: pulumi.Output[str]
     ) -> pulumi.Output[Document]:
         store = Bucket(config, self.inner).bucket if config.bucket else None
-        stored = pulumi.ResourceOptions(depends_on=[store] if store else [])
-        opts = pulumi.ResourceOptions.merge(self.inner, stored)
+        opts = plus(self.inner, depends_on=[store] if store else [])
         inputs = HostInputs(
             ami=lookups.ami,
             network=Network(config, lookups.location, opts),

@@ -13,6 +13,7 @@ import pulumi
 from pulumi import dynamic
 
 from ..component.logical_names import named
+from ..component.parts import plus
 from .user_data import cloud_config
 
 SECRET = ["userData", "userDataBase64"]  # the names under which an instance returns it
@@ -51,11 +52,9 @@ class HostKey(dynamic.Resource, module="aws", name="HostKey"):
     private: pulumi.Output[str]
 
     def __init__(self, name: str, opts: pulumi.ResourceOptions) -> None:
-        hidden = pulumi.ResourceOptions(additional_secret_outputs=["private"])
         props = {"public": None, "private": None}
-        super().__init__(
-            Maker(), named(opts, name), props, pulumi.ResourceOptions.merge(opts, hidden)
-        )
+        hidden = plus(opts, additional_secret_outputs=["private"])
+        super().__init__(Maker(), named(opts, name), props, hidden)
 
     def user_data(self, hours: float, idle_minutes: int) -> pulumi.Output[str]:
         """The user data of a machine with these timers, which gives the key to it at its first

@@ -10,7 +10,7 @@ from pulumi_aws import ec2
 from railhead.documents.clouds import COMMON_FACTS
 
 from ..component.logical_names import named
-from ..component.parts import Part
+from ..component.parts import Part, plus
 from ..config.settings import ClusterConfig
 from ..next_command import UP, set_, typed
 from . import host_key, image, schedule, user_data
@@ -41,8 +41,7 @@ class Host(Part):
         self.name = f"{config.name}-{number}"
         stopper = inputs.access.stopper
         # What may stop a machine exists before the machine does.
-        ready = pulumi.ResourceOptions(depends_on=[stopper.rights])
-        ready = pulumi.ResourceOptions.merge(self.inner, ready)
+        ready = plus(self.inner, depends_on=[stopper.rights])
         self.machine = _machine(config, number, inputs, ready)
         self.schedule = schedule.schedule(config, number, self.machine, stopper, self.inner)
         self.register_outputs({"id": self.machine.id, "address": self.machine.public_ip})

@@ -16,7 +16,7 @@ from railhead.documents.uri import BucketUri
 
 from ..component import computed
 from ..component.logical_names import named
-from ..component.parts import keeping, unique
+from ..component.parts import keeping, plus, unique
 from ..config.settings import ClusterConfig
 
 
@@ -42,7 +42,7 @@ def instance_profile(
         prefixes = pulumi.Output.all(*[prefix for _, prefix in computed.data_buckets(config)])
         data = prefixes.apply(lambda known: json.dumps(data_permissions(known)))
         rights.append(_rights("data", role, data, opts))
-    ready = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=rights))
+    ready = plus(opts, depends_on=rights)
     return iam.InstanceProfile(
         named(opts, "profile"),
         name=unique("railhead", config.name, "host"),

@@ -19,7 +19,7 @@ from pulumi_aws import ec2, iam, scheduler
 from railhead.documents.cluster import DocumentDeadline
 
 from ..component.logical_names import named
-from ..component.parts import keeping, unique
+from ..component.parts import keeping, plus, unique
 from ..config.settings import ClusterConfig
 from ..timer import deadline
 from .identity import trust
@@ -112,14 +112,12 @@ def schedule(
             role_arn=stopper.role.arn,
             input=machine.id.apply(lambda id: json.dumps({"InstanceIds": [id]})),
         ),
-        opts=pulumi.ResourceOptions.merge(
+        opts=plus(
             opts,
-            pulumi.ResourceOptions(
-                depends_on=[stopper.rights],
-                ignore_changes=["description", "scheduleExpression"],
-                replace_on_changes=REPLACING,
-                delete_before_replace=True,  # its name is in use until then
-            ),
+            depends_on=[stopper.rights],
+            ignore_changes=["description", "scheduleExpression"],
+            replace_on_changes=REPLACING,
+            delete_before_replace=True,  # its name is in use until then
         ),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from typing import Any
 
 import pulumi
 
@@ -52,10 +53,15 @@ def placed(
     return pulumi.ResourceOptions.merge(kept, inner)
 
 
+def plus(opts: pulumi.ResourceOptions, **more: Any) -> pulumi.ResourceOptions:
+    """These options, and more."""
+    return pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(**more))
+
+
 def after(opts: pulumi.ResourceOptions | None, *others: pulumi.Resource) -> pulumi.ResourceOptions:
     """What the resources of a cluster wait for: the program's `depends_on`, and others."""
     before = pulumi.ResourceOptions(depends_on=opts.depends_on if opts else None)
-    return pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=[*others]))
+    return plus(before, depends_on=[*others])
 
 
 def unique(*parts: str) -> str:
@@ -66,6 +72,4 @@ def unique(*parts: str) -> str:
 
 def keeping(opts: pulumi.ResourceOptions, *properties: str) -> pulumi.ResourceOptions:
     """Options of a resource that keeps these properties as long as it exists."""
-    return pulumi.ResourceOptions.merge(
-        opts, pulumi.ResourceOptions(ignore_changes=list(properties))
-    )
+    return plus(opts, ignore_changes=list(properties))

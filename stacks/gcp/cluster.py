@@ -15,7 +15,7 @@ from railhead.documents.codec import encode
 from .. import broken_up, cluster_id, outputs, place
 from ..component import computed
 from ..component.logical_names import LogicalNames, Named, known_by_former_names, names_of
-from ..component.parts import after, given_provider, placed
+from ..component.parts import after, given_provider, placed, plus
 from ..config.settings import ClusterConfig
 from ..cost import price
 from ..machine_types.gcp import same_gpus
@@ -61,19 +61,7 @@ class Cluster(Named):
         *,
         existing: place.Existing = place.nobody_looks,
     ) -> None:
-        """Check, then register.
-
-        Args:
-            name: the logical name, with which those of all its resources begin.
-            config: the requested cluster. The settings in computed.COMPUTED may be Outputs; the
-                checks before the first resource need all others.
-            opts: as in `parts.placed`, and a provider of Google Cloud.
-            existing: finds what exists in the stack's previous place, before it may move.
-
-        Raises:
-            ConfigError: a value is refused, or a quota is too small; no resource exists.
-            RunError: an argument is refused.
-        """
+        """Check, then register: arguments and errors are as on AWS."""
         computed.check(config)
         names = names_of(name, config)
         id_record = cluster_id.make_id(names)
@@ -105,7 +93,7 @@ class Cluster(Named):
         super().__init__(COMPONENT, name, {"name": config.name}, placed(opts, of_it))
         # Our own provider waits for the place; if the program gives one, all other resources wait.
         waits = after(opts, *([here] if program_provider else []))
-        self.inner = pulumi.ResourceOptions.merge(waits, pulumi.ResourceOptions(parent=self))
+        self.inner = plus(waits, parent=self)
         self.gone: pulumi.Output[list[str]] = pulumi.Output.from_input([])
         self.document: pulumi.Output[Document] = (
             pulumi.Output.from_input(None) if requests else self._make(config, own_id, lookups)
@@ -122,8 +110,7 @@ class Cluster(Named):
         inputs = HostInputs(
             location, lookups.image, net.subnet, access.account, own_id, lookups.not_twice
         )
-        connected = pulumi.ResourceOptions(depends_on=net.ready)
-        ready = pulumi.ResourceOptions.merge(opts, connected)
+        ready = plus(opts, depends_on=net.ready)
         hosts = [Host(config, number + 1, inputs, ready) for number in range(config.count)]
         ids = [host.machine.id for host in hosts]
         self.gone = existing.name_others(own_id, ids, lookups.google)

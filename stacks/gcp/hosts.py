@@ -11,7 +11,7 @@ from pulumi_gcp import compute
 from railhead.documents.clouds import COMMON_FACTS
 
 from ..component.logical_names import named
-from ..component.parts import Part
+from ..component.parts import Part, plus
 from ..config.settings import ClusterConfig
 from ..machine_types.gcp import has_local_ssds, only_migrates
 from ..timer import deadline
@@ -81,16 +81,14 @@ def _machine(
         tags=[tag(config)],
         # A machine must be stopped while its type or account is changed.
         allow_stopping_for_update=True,
-        opts=pulumi.ResourceOptions.merge(
+        opts=plus(
             opts,
-            pulumi.ResourceOptions(
-                ignore_changes=_fixed(config),
-                hooks=pulumi.ResourceHookBinding(before_create=[inputs.not_twice]),
-                # Compute refuses this change of an existing machine.
-                replace_on_changes=["scheduling.onHostMaintenance"],
-                # Its name is in use until the old one is removed.
-                delete_before_replace=True,
-            ),
+            ignore_changes=_fixed(config),
+            hooks=pulumi.ResourceHookBinding(before_create=[inputs.not_twice]),
+            # Compute refuses this change of an existing machine.
+            replace_on_changes=["scheduling.onHostMaintenance"],
+            # Its name is in use until the old one is removed.
+            delete_before_replace=True,
         ),
     )
     pulumi.Output.all(instance.boot_disk, instance.zone).apply(
