@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import RailheadError, UsageError
@@ -70,16 +68,10 @@ def _lock(name: str) -> Path:
 
 def _create(folder: Path, lock: Path) -> None:
     """Create the environment. It is moved afterwards, so only its Python works, not its scripts."""
-    python = str(folder / "bin" / "python")
-    steps: tuple[Callable[[], subprocess.CompletedProcess[str]], ...] = (
-        lambda: uv.venv(folder, sys.executable, "--allow-existing"),
-        lambda: uv.pip("sync", "--require-hashes", "--python", python, str(lock)),
-    )
-    for step in steps:
-        process = step()
-        if process.returncode:
-            tail = "\n  ".join(process.stderr.strip().splitlines()[-8:])
-            raise RailheadError(
-                f"the environment of {lock.name} could not be created here:\n  {tail}",
-                hint="the same command again, where the package index can be reached",
-            )
+    process = uv.environment(folder, sys.executable, lock)
+    if process.returncode:
+        tail = "\n  ".join(process.stderr.strip().splitlines()[-8:])
+        raise RailheadError(
+            f"the environment of {lock.name} could not be created here:\n  {tail}",
+            hint="the same command again, where the package index can be reached",
+        )

@@ -145,11 +145,9 @@ def install(folder: Path, python: str, lock: Path) -> None:
         RailheadError: a download failed; the hint names what this computer must reach.
     """
     uv_cache = {"UV_CACHE_DIR": str(caches.cache("uv"))}
-    _output(uv.venv(folder, python, more=uv_cache))
-    into = ["--python", str(folder / "bin" / "python")]
     print_lines(f"installing {lock.name} into {folder}")
     try:
-        _output(uv.pip("sync", "--require-hashes", *into, str(lock), more=uv_cache))
+        _output(uv.environment(folder, python, lock, uv_cache))
     except RailheadError as error:
         raise RailheadError(
             f"the runtime was not installed: {error.message}",

@@ -15,10 +15,8 @@ from uv import find_uv_bin
 from ..clouds.local.package_index import settings_of_pip
 from ..console import log
 from ..errors import RailheadError
-from ..host.base import locks
 from ..host.buckets import certificates
-from ..inventory import caches
-from ..inventory.files import atomic_folder
+from ..inventory import caches, local_state
 from ..plan.runtimes import LOCKS, uv_digest
 from ..ssh.bundle import Bundle, pack_folder
 
@@ -70,12 +68,18 @@ def _required(name: str, requires: Sequence[str]) -> str:
     return f"[[dependency-metadata]]\nname = {name!r}\nrequires-dist = {[*requires]!r}\n"
 
 
-def venv(
-    folder: Path, python: str, *words: str, more: Mapping[str, str] = {}
+def environment(
+    folder: Path, python: str, lock: Path, more: Mapping[str, str] = {}
 ) -> subprocess.CompletedProcess[str]:
-    """Create an environment here."""
-    argv = [local_uv(), "venv", "--quiet", "--no-config", *words, "--python", python, str(folder)]
-    return log.run(argv, cwd="/", env={**variables(), **more}, capture_output=True)
+    """Create an environment here with exactly the packages of a lock; the step that failed, or the
+    last one. `more`: as in `pip`."""
+    argv = [local_uv(), "venv", "--quiet", "--no-config", "--allow-existing", "--python", python]
+    env = {**variables(), **more}
+    created = log.run([*argv, str(folder)], cwd="/", env=env, capture_output=True)
+    if created.returncode:
+        return created
+    into = str(folder / "bin" / "python")
+    return pip("sync", "--require-hashes", "--python", into, str(lock), more=more)
 
 
 def variables() -> dict[str, str]:
@@ -92,18 +96,15 @@ def variables() -> dict[str, str]:
 
 def uv_for_hosts() -> Bundle:
     """The uv binary for Linux on x86_64, on any control machine; downloaded once, by hash."""
-    folder = caches.cache("uv-for-hosts") / uv_digest()
-    with locks.wait_lock(folder.with_name(f"{folder.name}.lock")):
-        if not (folder / "uv").exists():
-            _fetch_uv(folder)
-    return pack_folder(folder)
+    return pack_folder(
+        local_state.filled_once(caches.cache("uv-for-hosts") / uv_digest(), _fetch_uv)
+    )
 
 
 def _fetch_uv(folder: Path) -> None:
     options = ["--require-hashes", "--no-deps", "--python-platform", "x86_64-manylinux_2_28"]
-    with atomic_folder(folder) as partial:
-        target = partial.with_name("target")
-        process = pip("install", *options, "--target", str(target), "-r", str(LOCKS / "uv.txt"))
-        if process.returncode:
-            raise RailheadError(f"uv for the hosts could not be fetched:\n{process.stderr.strip()}")
-        (target / "bin/uv").replace(partial / "uv")
+    target = folder.with_name("target")
+    process = pip("install", *options, "--target", str(target), "-r", str(LOCKS / "uv.txt"))
+    if process.returncode:
+        raise RailheadError(f"uv for the hosts could not be fetched:\n{process.stderr.strip()}")
+    (target / "bin/uv").replace(folder / "uv")

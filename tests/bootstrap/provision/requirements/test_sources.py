@@ -268,8 +268,8 @@ def build(host: SimpleNamespace, *sent_sources: Source) -> Path:
     program.parent.mkdir(parents=True, exist_ok=True)
     if not program.exists():
         program.symlink_to(uv.local_uv())
-    made = uv.venv(folder, sys.executable)
-    assert made.returncode == 0, made.stderr
+    argv = [uv.local_uv(), "venv", "--quiet", "--no-config", "--python", sys.executable]
+    subprocess.run([*argv, str(folder)], check=True, capture_output=True)
     peers = (Peer("h1", "127.0.0.1", 22, "u", 1, "k"),)
     cluster: Any = SurveyedCluster(host.inventory, {"h1": host.facts}, environment, peers, None)
     with reach.sessions(host.inventory) as sessions:
