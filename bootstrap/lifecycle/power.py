@@ -196,15 +196,11 @@ def at_addresses(whole: Inventory, part: Inventory) -> Inventory:
 
 def pin_host_keys(status: ClusterStatus, report: Reporter, *, clock: Clock | None = None) -> None:
     """Pin the keys of running machines that have no pin yet, and replace injected keys."""
-    if status.instance_states:
-        _pin_host_keys(status, base.cloud_of(status.inventory), report, clock or Clock())
-
-
-def _pin_host_keys(status: ClusterStatus, cloud: Cloud, report: Reporter, clock: Clock) -> None:
-    inventory, store = status.inventory, host_key_store(status.inventory)
-    cloud_host_keys.pin(
-        inventory, status.instance_states, cloud, store=store, report=report, clock=clock
-    )
+    if not status.instance_states:
+        return
+    inventory, states, clock = status.inventory, status.instance_states, clock or Clock()
+    cloud, store = base.cloud_of(inventory), host_key_store(inventory)
+    cloud_host_keys.pin(inventory, states, cloud, store=store, report=report, clock=clock)
     if some := key_rotation.due(inventory):
         wait_for_ssh(some, report, clock)
         key_rotation.rotate(some, report, clock=clock)
@@ -289,7 +285,7 @@ def start(
         _start(cloud, status, report, clock)
     with stop_policy.running_machines(inventory) if status.not_running else nullcontext():
         now = _wait_for_addresses(inventory, cloud, clock)
-        _pin_host_keys(now, cloud, report, clock)
+        pin_host_keys(now, report, clock=clock)
         wait_for_ssh(now.inventory, report, clock)
         deadlines.arm_timers(now.inventory, cloud, hours, report)
         _note_deadlines(now.inventory, cloud.deadlines())
