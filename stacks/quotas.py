@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 EVERYWHERE = "global"
 
@@ -39,4 +41,13 @@ def comparison(need: QuotaNeed, state: QuotaState) -> str:
     return (
         f"quota {need.name} ({need.code}, {need.place}): have {has}, used by others {used}, "
         f"need {need.amount} {need.unit}"
+    )
+
+
+def too_small(states: Mapping[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:
+    """The quotas that are too small, with the amounts that this stack and all others need."""
+    return tuple(
+        replace(need, amount=need.amount + math.ceil(state.used or 0))
+        for need, state in states.items()
+        if state.lacks(need)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pulumi
 from pulumi_aws import servicequotas
@@ -12,7 +11,7 @@ from ..component.logical_names import named
 from ..config.settings import ClusterConfig
 from ..machine_types.aws import quota_of
 from ..next_command import UP, rm, set_, typed
-from ..quotas import QuotaNeed, QuotaState, comparison
+from ..quotas import QuotaNeed, QuotaState, comparison, too_small
 from ..rules.validators import ConfigError
 from .lookups import usage
 from .lookups.existing import existing_machines, is_complete
@@ -104,12 +103,7 @@ def _to_request(
             "get the permissions servicequotas:GetServiceQuota and "
             "servicequotas:GetAWSDefaultServiceQuota",
         )
-    small = tuple(
-        replace(need, amount=need.amount + int(state.used or 0))
-        for need, state in states.items()
-        if state.lacks(need)
-    )
-    if not small:
+    if not (small := too_small(states)):
         raise ConfigError(
             "quotas: the quotas are large enough, there is nothing to request", *GRANTED
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pulumi
 from pulumi_gcp import cloudquota
@@ -12,7 +11,7 @@ from pulumi_gcp.cloudquota.outputs import GetSQuotaInfoDimensionsInfoResult as R
 
 from ..config.settings import ClusterConfig
 from ..next_command import UP, Part, rm, set_
-from ..quotas import QuotaNeed, QuotaState, comparison
+from ..quotas import QuotaNeed, QuotaState, comparison, too_small
 from ..rules.validators import ConfigError
 from .lookups import existing, preferences, usage
 from .lookups.preferences import Preference
@@ -141,18 +140,13 @@ def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:
     """The quotas that are too small, with the amounts that this stack and all others need. A quota
     of unknown value is not requested: that could decrease it. ConfigError if none is known.
     """
-    small = tuple(
-        replace(need, amount=need.amount + math.ceil(state.used or 0))
-        for need, state in states.items()
-        if state.lacks(need)
-    )
     unknown = [comparison(need, state) for need, state in states.items() if state.limit is None]
     if unknown and len(unknown) == len(states):
         raise ConfigError(
             "\n".join([*unknown, "a request without it could decrease the quota"]),
             "get the role roles/cloudquotas.admin",
         )
-    return small
+    return too_small(states)
 
 
 def _read(need: QuotaNeed, config: ClusterConfig, opts: pulumi.InvokeOptions) -> float | None:
