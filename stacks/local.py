@@ -32,11 +32,8 @@ class LocalHostError(Exception):
 
 
 class Sshd(dynamic.ResourceProvider):
-    """Creates, reads and removes one local host.
-
-    Pulumi's state refers to `stacks.local.Sshd` by that name: do not rename the module or the
-    class.
-    """
+    """Creates, reads and removes one local host. Pulumi's state refers to `stacks.local.Sshd` by
+    that name: do not rename the module or the class."""
 
     serialize_as_secret_always = False
 

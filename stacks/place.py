@@ -67,10 +67,7 @@ def keep_account(names: LogicalNames, account: str) -> pulumi.Resource:
 
 
 def _kept(
-    names: LogicalNames,
-    kind: str,
-    value: object,
-    check: Callable[[pulumi.ResourceHookArgs], None],
+    names: LogicalNames, kind: str, value: object, check: Callable[[pulumi.ResourceHookArgs], None]
 ) -> pulumi.Resource:
     """A value in Pulumi's state that changes only if `check` accepts it."""
     name = names.of(kind)

@@ -113,9 +113,8 @@ class Deadline:
 
 
 def most_urgent(deadlines: Collection[Deadline]) -> Deadline | None:
-    """The deadline to act on: one that is not armed, otherwise the earliest; None without any.
-
-    A deadline without a time comes last: it begins at a later start."""
+    """The deadline to act on: one that is not armed, otherwise the earliest; None without any. A
+    deadline without a time comes last: it begins at a later start."""
     latest = datetime.max.replace(tzinfo=timezone.utc)
     by_urgency = sorted(deadlines, key=lambda d: (d.state == "armed", d.at or latest))
     return by_urgency[0] if by_urgency else None

@@ -13,10 +13,8 @@ from ..errors import typed_options
 
 @dataclass(frozen=True)
 class StackRequest:
-    """The part of a stack's config that decides which rights and quotas it needs.
-
-    `kinds` are the types of the resources that the stack has already, `stack` is its name.
-    """
+    """The part of a stack's config that decides which rights and quotas it needs. `kinds` are the
+    types of the resources that the stack has already, `stack` is its name."""
 
     cloud: str
     config: Mapping[str, str] = field(default_factory=dict)

@@ -11,15 +11,7 @@ from itertools import chain
 from railhead.documents.lazy import dataclass
 from railhead.money import host
 from railhead.money.amount import Amount, total
-from railhead.money.bill import (
-    FIRST_MINUTE,
-    Existence,
-    Price,
-    Step,
-    UnknownPrice,
-    at_steps,
-    bill,
-)
+from railhead.money.bill import FIRST_MINUTE, Existence, Price, Step, UnknownPrice, at_steps, bill
 from railhead.money.host import Part
 
 from ..clouds.base import SpotOffer

@@ -106,10 +106,8 @@ def _shared(
 
 
 def share(inventory: Inventory, store: HostKeyStore, report: Reporter) -> None:
-    """Store the pinned keys of these machines for other computers; a failure is reported.
-
-    A key that others may know is not stored: it is replaced soon.
-    """
+    """Store the pinned keys of these machines for other computers; a failure is reported. A key
+    that others may know is not stored: it is replaced soon."""
     by_serial: dict[str, list[str]] = {}
     for name, *pin in pin_fields(inventory):
         if name in inventory.names and len(pin) == 3:  # no mark

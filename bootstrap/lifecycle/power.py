@@ -50,10 +50,8 @@ NO_LOGIN = "the machines run, but refuse the login"
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """An inventory with its current addresses, and the state of each machine in its cloud.
-
-    Ad-hoc hosts (given by --hosts) have no instance states: no cloud manages them.
-    """
+    """An inventory with its current addresses, and the state of each machine in its cloud. Ad-hoc
+    hosts (given by --hosts) have no instance states: no cloud manages them."""
 
     inventory: Inventory
     instance_states: Mapping[str, InstanceState]
@@ -434,9 +432,7 @@ def running_part(status: ClusterStatus) -> Inventory | None:
 
 
 def print_status(
-    status: ClusterStatus,
-    report: Reporter,
-    note: Callable[[str, Deadline], None] = lambda *_: None,
+    status: ClusterStatus, report: Reporter, note: Callable[[str, Deadline], None] = lambda *_: None
 ) -> RailheadError | None:
     """Print each machine's state, the cloud's deadlines and the price; `note` receives each
     deadline with its host. Returns an error for the caller to raise if machines run and the cloud

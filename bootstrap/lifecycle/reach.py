@@ -12,14 +12,7 @@ from collections.abc import Iterator, Sequence
 from railhead.documents.lazy import dataclass
 
 from ..clouds import base, own_address
-from ..errors import (
-    Command,
-    Hint,
-    HostsNotReady,
-    NothingReached,
-    RailheadError,
-    typed_options,
-)
+from ..errors import Command, Hint, HostsNotReady, NothingReached, RailheadError, typed_options
 from ..inventory.hosts import Inventory
 from ..ssh import connect
 from ..ssh.connect import STARTING, Sessions, start_agent
@@ -112,11 +105,9 @@ def compare_cidrs(
 
 
 def address_towards(address: str) -> str | None:
-    """This machine's address as a host at `address` sees it; None if it cannot be determined.
-
-    For a private address it is the local address of the route. On the way to a public one NAT may
-    change it, so an external service is queried.
-    """
+    """This machine's address as a host at `address` sees it; None if it cannot be determined. For a
+    private address it is the local address of the route. On the way to a public one NAT may change
+    it, so an external service is queried."""
     with contextlib.suppress(ValueError, OSError):
         ours = own_address.on_route_to(address)
         if ipaddress.ip_address(address).is_private or ipaddress.ip_address(ours).is_global:

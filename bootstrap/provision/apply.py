@@ -47,10 +47,8 @@ IMPORTS_HOROVOD = "import tensorflow, horovod.tensorflow; assert horovod.tensorf
 
 
 def apply(cluster: ConnectedCluster, plan: Plan, board: Board) -> ConnectedCluster:
-    """Carry out the plan on all hosts in parallel; returns the cluster with its new facts.
-
-    System changes come first. A host that rebooted has a new session afterwards.
-    """
+    """Carry out the plan on all hosts in parallel; returns the cluster with its new facts. System
+    changes come first. A host that rebooted has a new session afterwards."""
     cluster = apply_system_changes(cluster, plan, board)
     _Installation(cluster, plan, board).go()
     return cluster
@@ -115,10 +113,8 @@ def _still_needed(cluster: SurveyedCluster, name: str) -> str:
 
 
 class _Installation:
-    """The steps of a plan on all hosts. `installers` says which method carries out which step.
-
-    One host builds the Horovod wheel; the others wait for it (`built`).
-    """
+    """The steps of a plan on all hosts. `installers` says which method carries out which step. One
+    host builds the Horovod wheel; the others wait for it (`built`)."""
 
     def __init__(self, cluster: ConnectedCluster, plan: Plan, board: Board) -> None:
         self.cluster, self.plan, self.board = cluster, plan, board

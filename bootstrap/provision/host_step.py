@@ -136,10 +136,8 @@ class HostStep:
         return show
 
     def install_wheel(self, path: str) -> None:
-        """Install a Horovod wheel from a path on the host into the runtime.
-
-        Without uv's cache: it would keep 60 MB, unpacked, for each path that a wheel ever had.
-        """
+        """Install a Horovod wheel from a path on the host into the runtime. Without uv's cache: it
+        would keep 60 MB, unpacked, for each path that a wheel ever had."""
         python = self.cluster.environment.interpreter
         argv = [uv.PROGRAM, "pip", "install", "--no-cache", "--no-deps", "--python", python, path]
         self.run("horovod", argv, env=uv.ENVIRONMENT)

@@ -74,10 +74,8 @@ def behind_proxy(facts: Mapping[str, HostFacts], internet: Internet) -> Mapping[
 def without_idle_cards(
     inventory: Inventory, facts: Mapping[str, HostFacts]
 ) -> tuple[Mapping[str, HostFacts], str]:
-    """The facts without GPUs that do not work, for local hosts; the text names such a GPU.
-
-    A local host is the user's own machine, which gets no driver. Other hosts get one.
-    """
+    """The facts without GPUs that do not work, for local hosts; the text names such a GPU. A local
+    host is the user's own machine, which gets no driver. Other hosts get one."""
     idle = {n: h for n, h in facts.items() if h.gpu.cards and not h.gpus}
     if not inventory.kind.this_machine or not idle:
         return facts, ""

@@ -33,10 +33,8 @@ rm -rf /etc/apt/apt.conf.d/52railhead /var/lib/railhead/held /run/railhead
 
 
 def undo_system_changes(session: Session) -> tuple[list[str], list[str]]:
-    """Unhold packages, restart timers and remove our apt settings.
-
-    Returns the changes that it found, and those that remain.
-    """
+    """Unhold packages, restart timers and remove our apt settings. Returns the changes that it
+    found, and those that remain."""
     before = _remaining_changes(session)
     if before:
         session.sh(as_root(UNDO))

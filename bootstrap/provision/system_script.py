@@ -133,10 +133,8 @@ def script(
     keyrings: Mapping[str, Keyring] = KEYRINGS,
     proxy: str = "",
 ) -> str:
-    """The complete script for one host; its apt uses `proxy` if that is not empty.
-
-    KeyError: NVIDIA has no repository for this system.
-    """
+    """The complete script for one host; its apt uses `proxy` if that is not empty. KeyError: NVIDIA
+    has no repository for this system."""
     keyring = keyrings[os] if changes.driver and changes.driver.repository else None
     assigned = variables(changes, keyring, policy, proxy)
     assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in assigned.items())

@@ -182,10 +182,8 @@ def _size(folder: Path) -> int:
 @contextmanager
 def deliver(session: Session, folder: Path, report: TransferReporter) -> Iterator[None]:
     """Copy the files of `folder` to FOLDER on the host for the duration of the block; `report` gets
-    the bytes sent so far, and those of all files.
-
-    After a failure they stay on the host, so that the next attempt sends only the rest.
-    """
+    the bytes sent so far, and those of all files. After a failure they stay on the host, so that
+    the next attempt sends only the rest."""
     bundles = bundles_of(folder)
     total = sum(bundle.total_bytes for bundle in bundles)
     before = 0

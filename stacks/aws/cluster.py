@@ -58,10 +58,8 @@ class Lookups:
 
 class Cluster(Named):
     """`count` machines in one zone, each with its deadlines; their network, role and bucket.
-
     `document` is the cluster document; None if only a quota was requested. `gone` are the ids of
-    machines in Pulumi's state that the cloud does not have any more.
-    """
+    machines in Pulumi's state that the cloud does not have any more."""
 
     def __init__(
         self,
@@ -173,11 +171,7 @@ def _check_region(config: ClusterConfig, invoke: pulumi.InvokeOptions) -> None:
 
 
 def _look_up(
-    names: LogicalNames,
-    config: ClusterConfig,
-    who: Caller,
-    own_id: str,
-    opts: pulumi.InvokeOptions,
+    names: LogicalNames, config: ClusterConfig, who: Caller, own_id: str, opts: pulumi.InvokeOptions
 ) -> Lookups:
     check_names(config, own_id, opts)
     location = choose_location(config, opts)
@@ -218,10 +212,7 @@ def _document(
 
 
 def _plain_document(
-    config: ClusterConfig,
-    own_id: str,
-    bucket_name: str | None,
-    machines: Sequence[dict[str, Any]],
+    config: ClusterConfig, own_id: str, bucket_name: str | None, machines: Sequence[dict[str, Any]]
 ) -> Document:
     """The cluster document; `machines` has the plain values of each and of its schedule."""
     named = [(f"{config.name}-{n}", machine) for n, machine in enumerate(machines, start=1)]

@@ -20,11 +20,8 @@ SECRET = ["userData", "userDataBase64"]  # the names under which an instance ret
 
 
 class Maker(dynamic.ResourceProvider):
-    """Makes a key pair.
-
-    Pulumi's state refers to `stacks.aws.host_key.Maker` by that name: do not rename the
-    module or the class.
-    """
+    """Makes a key pair. Pulumi's state refers to `stacks.aws.host_key.Maker` by that name: do not
+    rename the module or the class."""
 
     serialize_as_secret_always = False
 

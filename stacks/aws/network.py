@@ -50,10 +50,8 @@ class Network(Part):
 
 
 def _placement(config: ClusterConfig, opts: pulumi.ResourceOptions) -> ec2.PlacementGroup | None:
-    """A cluster placement group: its machines are close in the network. None for spot machines.
-
-    It exists without `placement` too: machines may be in it, and then AWS refuses to remove it.
-    """
+    """A cluster placement group: its machines are close in the network. None for spot machines. It
+    exists without `placement` too: machines may be in it, and then AWS refuses to remove it."""
     if config.spot:
         return None
     return ec2.PlacementGroup(
@@ -84,10 +82,8 @@ def _subnet(
     config: ClusterConfig, location: Location, new: ec2.Vpc, opts: pulumi.ResourceOptions
 ) -> ec2.Subnet:
     """Each zone has its own block, so that a subnet in another zone can be created beside it.
-
     Without configured zones the zone is fixed when the cluster is created: a change in AWS's list
-    of zones must not move machines.
-    """
+    of zones must not move machines."""
     blocks = list(BLOCK.subnets(new_prefix=20))
     return ec2.Subnet(
         named(opts, "subnet"),
@@ -131,10 +127,8 @@ def _routes(
 def _group(
     config: ClusterConfig, vpc_id: pulumi.Input[str], opts: pulumi.ResourceOptions
 ) -> tuple[pulumi.Output[str], tuple[pulumi.Resource, ...]]:
-    """In: SSH from the operator, all traffic between the hosts. Out: all.
-
-    Rules are separate resources: rules in the group's arguments would remove these at every `up`.
-    """
+    """In: SSH from the operator, all traffic between the hosts. Out: all. Rules are separate
+    resources: rules in the group's arguments would remove these at every `up`."""
     group = ec2.SecurityGroup(
         named(opts, "group"),
         name=unique("railhead", config.name),  # AWS refuses names that begin with sg-

@@ -55,10 +55,8 @@ def _state(
 
 
 def request(needs: Sequence[QuotaNeed], parent: pulumi.Resource) -> None:
-    """Request the needed amounts; each is more than the current value.
-
-    A granted quota outlives the stack: others may use it.
-    """
+    """Request the needed amounts; each is more than the current value. A granted quota outlives the
+    stack: others may use it."""
     granted = typed(GRANTED, pulumi.get_stack())
     for need in needs:
         opts = pulumi.ResourceOptions(parent=parent, retain_on_delete=True)
@@ -86,10 +84,8 @@ def console(need: QuotaNeed) -> str:
 def _to_request(
     machines: Sequence[str], states: dict[QuotaNeed, QuotaState]
 ) -> tuple[QuotaNeed, ...]:
-    """The quotas that are too small, with the amounts that this stack and all others need.
-
-    A stack that only requests quotas has no machines, so existing machines would be destroyed.
-    """
+    """The quotas that are too small, with the amounts that this stack and all others need. A stack
+    that only requests quotas has no machines, so existing machines would be destroyed."""
     if machines:
         raise ConfigError(
             f"quotas: request would destroy the machines of this stack: {', '.join(machines)}",

@@ -27,12 +27,7 @@ from .tags import ID
 
 KIND = "scheduled-stop"
 # All fields except the name, which contains the instance's id, and the two that no `up` changes.
-REPLACING = [
-    "actionAfterCompletion",
-    "flexibleTimeWindow",
-    "scheduleExpressionTimezone",
-    "target",
-]
+REPLACING = ["actionAfterCompletion", "flexibleTimeWindow", "scheduleExpressionTimezone", "target"]
 
 
 @dataclass(frozen=True)

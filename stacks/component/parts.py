@@ -45,10 +45,7 @@ def placed(
     uses it, and its own."""
     opts = opts or pulumi.ResourceOptions()
     kept = pulumi.ResourceOptions(
-        parent=opts.parent,
-        depends_on=opts.depends_on,
-        protect=opts.protect,
-        aliases=opts.aliases,
+        parent=opts.parent, depends_on=opts.depends_on, protect=opts.protect, aliases=opts.aliases
     )
     return pulumi.ResourceOptions.merge(kept, inner)
 

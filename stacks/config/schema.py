@@ -78,10 +78,7 @@ COUNT = Rule(int, at_least=1, at_most=16)
 PRICE = Rule(float, above=0, at_most=100_000)  # US dollars
 DEADLINE = Rule(float, at_least=0.25, at_most=168)  # hours: a boot may take a quarter of one
 # At least 15: a run that waits for a lost host has no process for ten minutes.
-IDLE = Rule(
-    int,
-    check=(lambda n: n == 0 or 15 <= n <= 1440, "0 or a whole number from 15 to 1440"),
-)
+IDLE = Rule(int, check=(lambda n: n == 0 or 15 <= n <= 1440, "0 or a whole number from 15 to 1440"))
 MACHINE_TYPE = Rule(pattern=r"[a-z0-9][a-z0-9.-]*", words="a machine type, as in g4dn.xlarge")
 GPU_TYPE = Rule(pattern=r"nvidia-[a-z0-9-]+", words="a GPU type, as in nvidia-tesla-t4")
 PROJECT = Rule(

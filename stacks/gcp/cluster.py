@@ -47,11 +47,9 @@ class Lookups:
 
 
 class Cluster(Named):
-    """`count` machines in one zone, with their network, service account and bucket.
-
-    `document` is the cluster document; None if only quotas were requested. `gone` are the ids of
-    machines in Pulumi's state that the cloud does not have any more.
-    """
+    """`count` machines in one zone, with their network, service account and bucket. `document` is
+    the cluster document; None if only quotas were requested. `gone` are the ids of machines in
+    Pulumi's state that the cloud does not have any more."""
 
     def __init__(
         self,

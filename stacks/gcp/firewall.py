@@ -25,11 +25,9 @@ def make_rules(
     *,
     others: bool,
 ) -> list[compute.Firewall]:
-    """SSH from `ssh_cidrs`, all traffic inside the cluster, and nothing else.
-
-    `others`: the network may have rules of others, as `default` allows SSH from everywhere. Then a
-    rule denies everything else to these hosts.
-    """
+    """SSH from `ssh_cidrs`, all traffic inside the cluster, and nothing else. `others`: the network
+    may have rules of others, as `default` allows SSH from everywhere. Then a rule denies everything
+    else to these hosts."""
     ssh = compute.FirewallAllowArgs(protocol="tcp", ports=["22"])
     rules = [
         _rule(

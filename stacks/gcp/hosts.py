@@ -60,9 +60,7 @@ def _machine(
     config: ClusterConfig, number: int, inputs: HostInputs, opts: pulumi.ResourceOptions
 ) -> compute.Instance:
     """The machine. It accepts the operator's key and no other; bootstrap installs everything else.
-
-    `desired_status` stays unset: an `up` neither starts nor stops a machine.
-    """
+    `desired_status` stays unset: an `up` neither starts nor stops a machine."""
     instance = compute.Instance(
         named(opts, f"host-{number}"),
         name=f"{config.name}-{number}",
@@ -155,9 +153,7 @@ def _interface(subnet: pulumi.Input[str]) -> compute.InstanceNetworkInterfaceArg
 
 def _scheduling(config: ClusterConfig) -> compute.InstanceSchedulingArgs:
     """Machines with GPUs cannot be migrated for maintenance, only stopped; some types only migrate.
-
-    None restarts by itself: it would cost, with a new deadline and without a run.
-    """
+    None restarts by itself: it would cost, with a new deadline and without a run."""
     migrates = only_migrates(config.machine_type, spot=config.spot)
     return compute.InstanceSchedulingArgs(
         on_host_maintenance="MIGRATE" if migrates else "TERMINATE",

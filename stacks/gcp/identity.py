@@ -30,10 +30,7 @@ def account_id(name: str, own_id: str) -> str:
 
 class Access(Part):
     """A service account that can read the cluster's bucket, write below its runs/, and read
-    `data_buckets`.
-
-    `account` is its address; None if the hosts have nothing to read or write.
-    """
+    `data_buckets`. `account` is its address; None if the hosts have nothing to read or write."""
 
     def __init__(
         self,
@@ -93,10 +90,7 @@ def _own_bucket(
 
 
 def _data(
-    name: str,
-    prefix: computed.Data,
-    member: pulumi.Output[str],
-    opts: pulumi.ResourceOptions,
+    name: str, prefix: computed.Data, member: pulumi.Output[str], opts: pulumi.ResourceOptions
 ) -> None:
     """One member of one role in a bucket that is not ours: a binding or a policy would remove
     the rights of others."""

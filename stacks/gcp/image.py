@@ -36,11 +36,9 @@ class Image:
 
 
 def choose_image(config: ClusterConfig) -> Image:
-    """The image of a config.
-
-    It has the path of a family, not of its newest image: Compute resolves it when it creates the
-    disk, and an `up` weeks later compares equal paths and changes nothing.
-    """
+    """The image of a config. It has the path of a family, not of its newest image: Compute resolves
+    it when it creates the disk, and an `up` weeks later compares equal paths and changes
+    nothing."""
     path = config.image
     if config.image in FAMILIES:
         project, family = FAMILIES[config.image]

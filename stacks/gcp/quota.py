@@ -72,11 +72,9 @@ def _state(
 
 
 def amount_in(rows: Sequence[Row], place: str) -> float | None:
-    """The amount in a region, from all rows of one quota; None: unknown.
-
-    T4 has a row for every region, others one row for all their locations. A row without a
-    value is unknown, not zero: an organisation's policies can hide it.
-    """
+    """The amount in a region, from all rows of one quota; None: unknown. T4 has a row for every
+    region, others one row for all their locations. A row without a value is unknown, not zero: an
+    organisation's policies can hide it."""
     regional = [row for row in rows if (row.dimensions or {}).get("region") == place]
     shared = [
         row for row in rows if not row.dimensions and place in (row.applicable_locations or ())
@@ -152,10 +150,7 @@ def _to_request(states: dict[QuotaNeed, QuotaState]) -> tuple[QuotaNeed, ...]:
 def _read(need: QuotaNeed, config: ClusterConfig, opts: pulumi.InvokeOptions) -> float | None:
     try:
         info = cloudquota.get_s_quota_info(
-            parent=f"projects/{config.project}",
-            service=need.service,
-            quota_id=need.code,
-            opts=opts,
+            parent=f"projects/{config.project}", service=need.service, quota_id=need.code, opts=opts
         )
     except Exception as error:  # the type that a failed invoke raises
         pulumi.log.warn(f"quota {need.code} cannot be read: {error}")

@@ -25,9 +25,7 @@ NVSWITCH = {
 @dataclass(frozen=True)
 class MachineType:
     """One machine type: `vcpus`, and `gpus` GPUs of the type `gpu`; None and 0 without GPUs.
-
-    `substitute` is the type to use instead if the cloud has retired this one.
-    """
+    `substitute` is the type to use instead if the cloud has retired this one."""
 
     name: str
     vcpus: int

@@ -144,10 +144,8 @@ def google_in_the_bucket(values: Values) -> Iterator[ConfigError]:
 def unsupported_image(
     values: Values, names: tuple[str, ...], *, id_prefix: str, v100: bool
 ) -> Iterator[ConfigError]:
-    """An image that is not one of `names` or an id of the cloud, or has no driver for V100.
-
-    The drivers of the clouds' deep learning images (`dl...`) no longer support V100.
-    """
+    """An image that is not one of `names` or an id of the cloud, or has no driver for V100. The
+    drivers of the clouds' deep learning images (`dl...`) no longer support V100."""
     image = values["image"]
     if image is None or image.startswith(id_prefix):
         return

@@ -189,10 +189,8 @@ def public_key_file(key: str, text: str) -> Path:
 
 
 def public_key_error(content: str) -> str:
-    """Why a text is not one public SSH key; empty if it is one.
-
-    The key itself is a sequence of fields, each with its length before it: RFC 4253.
-    """
+    """Why a text is not one public SSH key; empty if it is one. The key itself is a sequence of
+    fields, each with its length before it: RFC 4253."""
     if len(content.strip().splitlines()) != 1:
         return f"it has {len(content.strip().splitlines())} lines"
     kind, *rest = content.split()

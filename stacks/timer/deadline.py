@@ -22,9 +22,7 @@ def seconds(hours: float) -> int:
 
 def install_script(hours: float, idle_minutes: int = 0) -> str:
     """The POSIX sh script, for the user data of a machine, that installs the tools and their timer.
-
-    It may run again at each boot: deadline and minutes are written at the first run only.
-    """
+    It may run again at each boot: deadline and minutes are written at the first run only."""
     tools = {TOOL: SCRIPT.read_text(), IDLE_TOOL: IDLE.read_text()}
     return f"""#!/bin/sh
 set -e

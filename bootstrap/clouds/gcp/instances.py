@@ -252,9 +252,7 @@ def _instance_state(instance: Instance | None, host: Host, now: str) -> Instance
 
 def networks_of(rules: Iterable[Firewall], tags: Collection[str], port: int) -> tuple[str, ...]:
     """The networks that firewall rules allow to connect to a port of instances with these tags.
-
-    Deny rules are ignored: a stack's own rules have precedence over all others.
-    """
+    Deny rules are ignored: a stack's own rules have precedence over all others."""
     opening = (rule for rule in rules if rule.opens(tags, port))
     return tuple(sorted({network for rule in opening for network in rule.sourceRanges}))
 

@@ -217,15 +217,9 @@ CONSTRAINTS = (
         managed="compute.managed.disableGuestAttributesAccess",
     ),
     Constraint(
-        "compute.trustedImageProjects",
-        "the project of the image is not trusted",
-        image_project,
+        "compute.trustedImageProjects", "the project of the image is not trusted", image_project
     ),
-    Constraint(
-        "gcp.resourceLocations",
-        "the region is not among the allowed locations",
-        location,
-    ),
+    Constraint("gcp.resourceLocations", "the region is not among the allowed locations", location),
     Constraint(
         "gcp.restrictNonCmekServices",
         "disks and buckets need keys of your own (CMEK), which stacks do not use",

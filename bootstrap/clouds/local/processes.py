@@ -62,11 +62,9 @@ def command_line(pid: int) -> str:
 
 
 def of(folder: Path) -> list[int]:
-    """The pids of the host's processes except this one: its sshd and all that it started.
-
-    They have the mark, or a parent that has it. sshd overwrites its mark with its title, so it
-    is found by its command line, even when its folder was removed.
-    """
+    """The pids of the host's processes except this one: its sshd and all that it started. They have
+    the mark, or a parent that has it. sshd overwrites its mark with its title, so it is found by
+    its command line, even when its folder was removed."""
     mark = f"{MARK}={folder}".encode()
     ours, parents = set(), {}
     for entry in Path("/proc").iterdir():

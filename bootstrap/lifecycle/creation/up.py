@@ -138,13 +138,7 @@ def _in_regions(
 
 
 def _refuse_loss(
-    inventory: Inventory,
-    stack: str,
-    report: Reporter,
-    *,
-    refresh: bool,
-    yes: bool,
-    discard: bool,
+    inventory: Inventory, stack: str, report: Reporter, *, refresh: bool, yes: bool, discard: bool
 ) -> None:
     """UsageError if results would be lost, or without `yes` a run or an endpoint would end."""
     if yes and discard:

@@ -13,9 +13,7 @@ MOST = 60  # machines that are looked up one by one; with more of them the use i
 
 def vcpus_of_others(own_id: str, quota: VcpuQuota, opts: pulumi.InvokeOptions) -> float | None:
     """The vCPUs of all machines that the quota counts and this stack did not create; None: unknown.
-
-    On-demand and spot machines have separate quotas.
-    """
+    On-demand and spot machines have separate quotas."""
     types = [f"{start}*" for start in quota.types]
     try:
         running = set(running_machines(opts, instance_type=types))
