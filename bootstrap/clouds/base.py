@@ -27,9 +27,16 @@ STOPPED = ("stopped", "gone")  # the instance does not run and is not billed by 
 MISSING, UNKNOWN = "MISSING", "UNKNOWN"  # states of a deadline
 
 SET_PRICE = "pulumi config set price_per_hour USD   # of the whole cluster"
+MOST_HOURS = 168.0  # of a deadline
 POLL_SECONDS = 5.0
 SETTLE_SECONDS = 600.0  # GPU machines take minutes to stop and to start
 through_outages = partial(outlasting, report=print_lines)  # for calls on which machines depend
+
+
+def refuse_hours(hours: float) -> None:
+    """UsageError for hours that a cloud's own deadline cannot have."""
+    if not 0 < hours <= MOST_HOURS:
+        raise UsageError(f"{hours:g} hours: a deadline is more than 0 and at most {MOST_HOURS:g} h")
 
 
 class Refused(RailheadError):

@@ -16,7 +16,7 @@ from ..errors import Command, RailheadError, UsageError
 from ..inventory import pulumi_stack
 from ..inventory.clouds import CLOUDS
 from ..inventory.document import from_document
-from . import addresses, computer, records
+from . import computer, records
 
 Examine = Callable[[StackRequest], Iterator[Check]]
 MARKS = {"ok": "ok", "warns": "WARNING", "blocks": "BLOCKS", "unknown": "unknown"}
@@ -103,7 +103,7 @@ def _of_cloud(stack: str) -> Iterator[Check]:
     except RailheadError as error:
         yield Check(request.cloud, "unknown", error.message, str(error.hint))
     if cidrs := request.config.get("ssh_cidrs"):
-        yield addresses.check(cidrs, request.option)
+        yield computer.own_address_check(cidrs, request.option)
 
 
 def _preview(stack: str) -> Iterator[Check]:

@@ -128,7 +128,7 @@ CLOUDS = {
     "gcp": CloudKind(
         instances=f"{CLOUDS_FOLDER}.gcp.instances:Gcp",
         machines=f"{CLOUDS_FOLDER}.gcp.machines:list_machines",
-        own_bucket=f"{CLOUDS_FOLDER}.gcp.leftovers:remove_bucket",
+        own_bucket=f"{CLOUDS_FOLDER}.gcp.gcs:remove_bucket",
         examiner=f"{CLOUDS_FOLDER}.gcp.examiner:checks",
         policy=f"{CLOUDS_FOLDER}.gcp.rights:policy",
         prices=f"{CLOUDS_FOLDER}.gcp.prices:rows",

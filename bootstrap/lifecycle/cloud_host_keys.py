@@ -2,16 +2,20 @@
 
 A pin in the cluster's known_hosts contains the host's name, so a new address changes nothing. It
 also contains the cloud's serial number of the machine, so the key of a recreated machine is read
-again. What one computer has pinned is stored in the stack's bucket for others. There is no trust on
-first use.
+again. What one computer has pinned is stored in the stack's bucket for others: EC2's console shows
+a key after the first boot alone, and an injected key is replaced at the first login. Machines may
+not write there: they write below runs/ only. There is no trust on first use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from railhead.documents.lazy import dataclass
+from railhead.documents.names import is_name
+
 from ..clouds.base import Cloud, InstanceState
-from ..clouds.host_key_store import HostKeyStore
+from ..clouds.bucket import Bucket
 from ..console.output import Reporter
 from ..console.wait import Clock, wait_until
 from ..errors import HostsNotReady, RailheadError
@@ -24,10 +28,30 @@ from ..ssh.login.route import is_pinned_by_name
 INJECTED = "injected"  # mark of a pin: others may know this key; key_rotation.py replaces it
 WAIT_SECONDS = 300.0  # EC2's console output has the keys only some minutes after boot
 POLL_SECONDS = 10.0
+FOLDER = "host-keys/"  # in the bucket
+LIMIT = 20_000  # bytes of the keys of one machine
 KEY_SOURCES = {
     "console": "EC2's console output, which shows keys after a machine's first boot alone",
     "guest-attributes": "its guest attributes, which the guest agent writes at boot",
 }
+
+
+@dataclass(frozen=True)
+class HostKeyStore:
+    """One object for each machine, named after its serial number in the cloud: a machine that was
+    created again has another one."""
+
+    bucket: Bucket
+
+    def read(self, serial: str) -> list[str]:
+        """The public keys of a machine, `ssh-ed25519 AAAA...` each; none if there are none."""
+        data = self.bucket.read(f"{FOLDER}{serial}", LIMIT) if is_name(serial) else None
+        return (data or b"").decode("ascii", "replace").splitlines()
+
+    def write(self, serial: str, keys: list[str]) -> None:
+        """Replace the public keys of a machine."""
+        if is_name(serial):
+            self.bucket.store.write(f"{FOLDER}{serial}", "".join(f"{k}\n" for k in keys).encode())
 
 
 def pin(

@@ -20,7 +20,7 @@ from railhead.documents.options.hosts import DeadlineOptions, ExtendOptions
 from railhead.documents.options.option import from_texts
 from railhead.documents.rule import number_text
 
-from ..clouds.base import MISSING, Cloud, Deadline, cloud_of, most_urgent
+from ..clouds.base import MISSING, MOST_HOURS, Cloud, Deadline, cloud_of, most_urgent
 from ..console.output import Reporter
 from ..console.text import duration
 from ..errors import Command, Hint, HostsFailed, RailheadError, UsageError
@@ -33,7 +33,7 @@ from . import timer
 if TYPE_CHECKING:
     from ..runs.launch import StopPolicy
 
-DEFAULT_HOURS, MOST_HOURS = 8.0, 168.0
+DEFAULT_HOURS = 8.0
 BEFORE_RUN = 1.0  # hours before --max-hours begin, in which hosts are made ready and get the data
 AFTER_RUN = 0.5  # hours after --max-hours, in which results are fetched
 SAME_TIME = timedelta(minutes=2)  # two deadlines that are not farther apart count as the same

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from railhead.documents.lazy import dataclass
 from railhead.documents.outputs import ReceiptLine as Line
 
-from ..clouds import base, bucket, host_key_store
+from ..clouds import base, bucket
 from ..clouds.base import STOPPED, Cloud, Cost, InstanceState
 from ..clouds.bucket import Bucket
 from ..console.output import Reporter, print_lines, print_result
@@ -24,7 +24,7 @@ from ..inventory import local_state, pulumi_lock, pulumi_stack
 from ..inventory.clouds import STATE_TYPES
 from ..inventory.hosts import Host, Inventory
 from ..inventory.stack_state import BUCKETS
-from . import held, stack_machines
+from . import cloud_host_keys, held, stack_machines
 from .consent import (
     DESTROY,
     TEARDOWN,
@@ -374,7 +374,7 @@ def remove_wheels(inventory: Inventory, report: Reporter) -> list[Line]:
     if not inventory.bucket:
         return []
     contents = "the Horovod wheels and host keys in it"
-    prefixes = (bucket.WHEELS, host_key_store.FOLDER)
+    prefixes = (bucket.WHEELS, cloud_host_keys.FOLDER)
     try:
         store = bucket.bucket_of(inventory)
         gone = sum(store.empty(report, prefix) for prefix in prefixes)

@@ -18,7 +18,6 @@ from railhead.documents.lazy import dataclass
 
 from ..clouds import base, bucket
 from ..clouds.base import MISSING, STOPPED, Cloud, Deadline, InstanceState
-from ..clouds.host_key_store import HostKeyStore
 from ..console.output import Reporter, confirm, print_result
 from ..console.text import duration
 from ..console.wait import Clock, wait_until
@@ -38,6 +37,7 @@ from ..ssh import connect
 from ..ssh.connect import Sessions
 from ..ssh.host_keys import ChangedHostKey, UnknownHostKey
 from . import cloud_host_keys, deadlines, key_rotation, reach, stack_machines, stop_policy
+from .cloud_host_keys import HostKeyStore
 from .deadlines import NewDeadline
 
 if TYPE_CHECKING:

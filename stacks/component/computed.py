@@ -15,7 +15,6 @@ import pulumi
 
 from railhead.documents.uri import BucketUri
 
-from ..config.data_buckets import data_prefixes
 from ..config.settings import ClusterConfig
 from ..rules import validators
 from ..rules.rules import WIDEST
@@ -81,7 +80,7 @@ def data_buckets(config: ClusterConfig) -> Iterator[tuple[str, Data]]:
 
 
 def _prefix(text: str) -> BucketUri:
-    (prefix,) = _read("data_buckets", data_prefixes, text)
+    (prefix,) = _read("data_buckets", validators.data_prefixes, text)
     return prefix
 
 

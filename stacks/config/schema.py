@@ -13,7 +13,6 @@ from railhead.documents.rule import Rule
 from ..clouds import CLOUDS
 from ..next_command import Part, rm, set_
 from ..rules import validators
-from .data_buckets import data_prefixes
 
 ALL = tuple(CLOUDS)
 REMOTE = tuple(name for name, cloud in CLOUDS.items() if not cloud.free)
@@ -141,9 +140,9 @@ KEYS = (
     Key("bucket", REMOTE, SWITCH, "create a bucket for results", default="true"),
     Key("bucket_name", REMOTE, validators.bucket_name, "the bucket's globally unique name. Unset: "
         "derived from the cluster's name"),
-    Key("data_buckets", REMOTE, data_prefixes, "data that the hosts may read: up to 10 addresses, "
-        "separated by commas, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; without a folder the whole "
-        "bucket"),
+    Key("data_buckets", REMOTE, validators.data_prefixes, "data that the hosts may read: up to 10 "
+        "addresses, separated by commas, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; without a "
+        "folder the whole bucket"),
     Key("quotas", REMOTE, QUOTAS, "check: `pulumi up` fails where a quota is "
         "too small. request: where it is too small, `pulumi up` requests more and creates no "
         "machines", default="check"),

@@ -16,6 +16,7 @@ from typing import Any
 
 from railhead.documents.names import owner_name
 from railhead.documents.rule import Rule, Unfit
+from railhead.documents.uri import BucketUri, bucket_uri
 
 from ..next_command import Part, set_, typed
 
@@ -35,6 +36,9 @@ BUCKET = Rule(
 RSA_BITS = 2048
 KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-", "sk-ssh-ed25519", "sk-ecdsa-sha2-")
 LARGEST_KEY = 100_000  # characters
+MOST_PREFIXES = 10  # AWS: all policies of a role together have at most 10,240 characters
+# `*`, `?` and `$` have a meaning in AWS's policies, quotes and backslashes in Google's conditions.
+_SEGMENT = re.compile(r"[A-Za-z0-9._=+@,:() -]+")
 
 
 class ConfigError(Exception):
@@ -144,6 +148,32 @@ def _network(key: str, text: str) -> str:
         set_(key, f"{address}/{wider.max_prefixlen}"),
         f"  # one address; the whole network is {wider}",
     )
+
+
+def data_prefixes(key: str, text: str) -> tuple[BucketUri, ...]:
+    """The addresses of a list that is separated by commas, each once.
+
+    Raises:
+        ConfigError: one is not the address of a bucket, or is listed twice.
+    """
+    prefixes = tuple(_data_prefix(key, address.strip()) for address in text.split(","))
+    for prefix in prefixes:
+        if prefixes.count(prefix) > 1:
+            raise ConfigError(f"{key}: {prefix} is there twice")
+    if len(prefixes) > MOST_PREFIXES:
+        raise ConfigError(f"{key}: {len(prefixes)} prefixes; at most {MOST_PREFIXES}")
+    return prefixes
+
+
+def _data_prefix(key: str, text: str) -> BucketUri:
+    uri = bucket_uri(text, error=lambda why: ConfigError(f"{key}: {why}"))
+    for segment in uri.prefix.split("/") if uri.prefix else ():
+        if not _SEGMENT.fullmatch(segment) or segment in (".", ".."):
+            raise ConfigError(
+                f"{key}: {text!r} has the part {segment!r}; allowed are letters, digits, spaces "
+                "and . _ = + @ : ( ) -, not empty and not a wildcard"
+            )
+    return uri
 
 
 def small_text(path: Path) -> str:

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 from railhead.documents.codec import decode
 from railhead.documents.lazy import dataclass
 
-from ...errors import Command, Hint, RailheadError, UsageError
-from ..base import MISSING, Deadline, unless_refused
+from ...errors import Command, Hint, RailheadError
+from ..base import MISSING, Deadline, refuse_hours, unless_refused
 from ..machines import Place
 from .client import AwsClient, connect
 from .ec2 import Instance
@@ -24,7 +24,6 @@ from .simulation import Right, right_to
 KIND = "scheduled-stop"
 SOURCE = "EventBridge Scheduler GetSchedule"
 TARGET = re.compile(r"arn:[a-z-]+:scheduler:::aws-sdk:ec2:(stop|terminate)Instances")
-MOST_HOURS = 168
 # UpdateSchedule replaces the whole schedule: these fields keep the values of the stack.
 KEPT = {"Name", "GroupName", "Description", "Target", "FlexibleTimeWindow"}
 KEPT |= {"ActionAfterCompletion", "KmsKeyArn"}
@@ -105,8 +104,7 @@ def set_deadline(client: AwsClient, names: Collection[str], hours: float) -> Non
         UsageError: the hours are out of range.
         RailheadError: a schedule does not exist; the others were moved.
     """
-    if not 0 < hours <= MOST_HOURS:
-        raise UsageError(f"{hours:g} hours: a deadline is more than 0 and at most {MOST_HOURS} h")
+    refuse_hours(hours)
     end = datetime.now(timezone.utc) + timedelta(hours=hours)
     missing = [name for name in sorted(names) if not _move(client, name, end)]
     if missing:

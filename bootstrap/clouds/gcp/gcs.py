@@ -13,9 +13,12 @@ from railhead.documents.lazy import dataclass
 from ...errors import RailheadError
 from ...host.buckets.gcs import GcsObjects
 from ..base import Refused
+from ..machines import Place
 from ..storage import NoBucket, Version
 from . import batch
 from .client import GoogleClient, connect, refused
+from .labels import ID
+from .listed import ListedBucket
 
 ABSENT = ("notFound", "404")
 FORBIDDEN = ("forbidden", "403")
@@ -149,3 +152,19 @@ class Gcs(GcsObjects):
 def open_bucket(name: str, region: str | None) -> Gcs:
     """A bucket of Cloud Storage; its address needs no region."""
     return Gcs(connect(), name)
+
+
+def remove_bucket(
+    place: Place, name: str, cluster_id: str, client: GoogleClient | None = None
+) -> bool:
+    """Remove a bucket that a killed `pulumi up` left, if it has this id; whether it is gone. Google
+    removes only an empty one."""
+    client = client or connect()
+    address = f"{client.storage}storage/v1/b/{name}"
+    try:
+        labels = client.get(ListedBucket, address).labels
+        if labels.get(ID) == cluster_id:
+            client("DELETE", address)
+    except Refused:
+        return False
+    return labels.get(ID) == cluster_id

@@ -23,6 +23,7 @@ from ..base import (
     InstanceState,
     Refused,
     StockOut,
+    refuse_hours,
     start_later,
     through_outages,
     unless_refused,
@@ -36,7 +37,6 @@ T = TypeVar("T")
 COMPUTE = "Compute Engine instances.get"
 KIND = "max-run-duration"
 STOCK_OUTS = (*COMMON_FACTS["gcp"].no_capacity, "insufficientCapacity", "UNSUPPORTED_OPERATION")
-MOST_HOURS = 168
 
 _ID = re.compile(r"projects/([^/]+)/zones/([^/]+)/instances/([^/]+)")
 
@@ -124,10 +124,7 @@ class Gcp:
         Raises:
             UsageError: an instance is not stopped, or the hours are out of range.
         """
-        if not 0 < hours <= MOST_HOURS:
-            raise UsageError(
-                f"{hours:g} hours: a deadline is more than 0 and at most {MOST_HOURS} h"
-            )
+        refuse_hours(hours)
         seconds = str(round(hours * 3600))
         to_change = [(h, i) for h, i in self._existing() if i.seconds != seconds or not i.stops]
         running = [h.name for h, instance in to_change if instance.state != "stopped"]

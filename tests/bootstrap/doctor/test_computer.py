@@ -15,7 +15,6 @@ from standins.pulumi_command import PulumiCommand, exported
 
 from bootstrap.clouds.own_address import VARIABLE
 from bootstrap.doctor import computer, doctor
-from bootstrap.doctor.addresses import check, check_address
 from bootstrap.doctor.command import doctor as run
 from bootstrap.doctor.command import policy
 from bootstrap.errors import RailheadError, UsageError
@@ -124,7 +123,7 @@ def test_the_command_for_a_full_disk_works_for_a_name_with_spaces(
     ],
 )
 def test_an_address_that_may_not_connect_is_found(address: str, cidrs: str, state: str) -> None:
-    check = check_address(ipaddress.ip_address(address), cidrs)
+    check = computer.check_address(ipaddress.ip_address(address), cidrs)
     assert check.state == state
     if state == "warns":
         assert check.next.endswith(f",{address}/{128 if ':' in address else 32}")
@@ -133,7 +132,7 @@ def test_an_address_that_may_not_connect_is_found(address: str, cidrs: str, stat
 def test_an_unknown_address_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     for service in ("", "http://127.0.0.1:9", "nonsense"):
         monkeypatch.setenv(VARIABLE, service)
-        assert check("203.0.113.7/32").state == "unknown"
+        assert computer.own_address_check("203.0.113.7/32").state == "unknown"
 
 
 def test_a_preview_that_fails_blocks_with_its_own_commands(pulumi: PulumiCommand) -> None:

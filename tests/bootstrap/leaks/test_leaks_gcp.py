@@ -15,7 +15,7 @@ requests = pytest.importorskip("requests", reason="scripts/setup --stacks instal
 
 from standins.gcp.lists import Lists  # noqa: E402
 
-from bootstrap.clouds.gcp import areas, gcs, leftovers  # noqa: E402
+from bootstrap.clouds.gcp import areas, gcs  # noqa: E402
 from bootstrap.clouds.gcp import client as gcp_client  # noqa: E402
 from bootstrap.clouds.machines import Place  # noqa: E402
 from railhead.documents.leaks import LEAKED, LIVING, OTHERS  # noqa: E402
@@ -200,7 +200,7 @@ def test_a_bucket_that_a_killed_up_left_is_removed_by_its_id_where_it_is_empty(
         google.buckets[name] = {"name": name, "project": OURS, "labels": labels("ann", cluster_id)}
     google.objects[full] = [{"name": "x", "generation": "1", "size": "5"}]
     gone = [
-        leftovers.remove_bucket(Place("gcp", project=OURS), name, LOST, client)
+        gcs.remove_bucket(Place("gcp", project=OURS), name, LOST, client)
         for name in (full, empty, bobs, "none")
     ]
     assert gone == [False, True, False, False] and google.buckets.keys() == {full, bobs}

@@ -16,7 +16,6 @@ from places import CASES
 from bootstrap.cli import shell
 from bootstrap.clouds.base import InstanceState, Refused
 from bootstrap.clouds.bucket import Bucket
-from bootstrap.clouds.host_key_store import HostKeyStore
 from bootstrap.clouds.local import cluster
 from bootstrap.console.wait import Clock
 from bootstrap.errors import HostsNotReady
@@ -25,6 +24,7 @@ from bootstrap.inventory.document import from_document
 from bootstrap.inventory.files import atomic_write
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import cloud_host_keys, key_rotation, reach
+from bootstrap.lifecycle.cloud_host_keys import HostKeyStore
 
 
 def key() -> str:

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from bootstrap.clouds.gcp.labels import read_description
-from stacks.config.data_buckets import data_prefixes
 from stacks.gcp.identity import account_id
+from stacks.rules.validators import data_prefixes
 from tests.stacks.mocks import CLUSTER_ID, make
 
 from .world import ACCOUNT, BUCKET, INSTANCE, MEMBER, cluster, config, made, world
