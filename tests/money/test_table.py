@@ -200,9 +200,9 @@ def test_a_price_comes_back_from_the_cluster_document() -> None:
 
 def test_a_stopped_host_is_billed_for_its_disk_alone() -> None:
     parts = host.parts_of(
-        HostSpec("aws", "us-east-1", "g4dn.xlarge", disk=DiskSpec(100, 250, 3000)), shipped("aws")
+        HostSpec("aws", "us-east-1", "g4dn.xlarge", disk=DiskSpec(100, 250, 4000)), shipped("aws")
     )
-    assert [part.what for part in host.stopped(parts)] == ["disk", "throughput"]
+    assert [part.what for part in host.stopped(parts)] == ["disk", "throughput", "iops"]
 
 
 @pytest.mark.parametrize(
