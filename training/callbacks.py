@@ -81,7 +81,7 @@ class Callbacks:
     ) -> Decision:
         """`epoch` counts from 0; `scale` is the factor of the rate so far. For a `resumed` epoch,
         the checkpoint already has what the callbacks did at its beginning."""
-        self.rate.set_to(rate, step, scale)
+        self.rate.schedule, self.rate.step, self.rate.scale = rate, step, scale
         before = [_numbers(callback) for callback in self.list.callbacks]
         self._call("on_epoch_begin", epoch)
         if resumed:
@@ -131,10 +131,6 @@ class Rate:
     scale = 1.0
     step = 0
     schedule: Schedule
-
-    def set_to(self, schedule: Schedule, step: int, scale: float) -> None:
-        """The rate of this step."""
-        self.schedule, self.step, self.scale = schedule, step, scale
 
     @property
     def learning_rate(self) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from .callbacks import Callbacks, Decision
-from .checkpoints.state import State, plan_start
+from .checkpoints.state import State
 from .config import TrainConfig
 from .data import splits
 from .data.arrays import Arrays
@@ -97,23 +97,24 @@ class Training:
 
     def _start(self) -> None:
         """Where this training begins, and how its samples are cut into steps."""
-        train, size = self.data.train, self.strategy.size
+        train, config, replicas = self.data.train, self.config, self.strategy.size
         self.state = State(self.job, self.strategy, self.records, samples=len(train))
         self.position, self.checkpoint = self.state.load()
         self.saved = self.position.step if self.state.continues else None
         self.overfit = ""
+        of_settings = config.global_batch or config.batch_size * replicas
         self.plan = plan_for(
             train,
-            self.config,
-            replicas=size,
-            global_batch=plan_start(self.config, size, self.position),
+            config,
+            replicas=replicas,
+            global_batch=self.position.global_batch or of_settings,
             training=True,
             position=self.position,
         )
         self.position = replace(
             self.position, global_batch=self.plan.global_batch, lanes=self.plan.lanes, done=False
         )
-        self.total = self.config.steps or self.config.epochs * self.plan.steps
+        self.total = config.steps or config.epochs * self.plan.steps
         self.epochs = -(-self.total // self.plan.steps)
 
     @property
@@ -370,12 +371,7 @@ class Training:
         return best if restored else last
 
     def _write(self, evaluation: Evaluation, result: Result, epoch: int) -> None:
-        test = self.data.test
-        held_out = HeldOut(
-            "validation" if test is None else "test",
-            self.data.validation if test is None else test,
-            self.data.names,
-        )
+        held_out = HeldOut(*self.data.held_out, self.data.names)
         model = self.job.results / MODEL
         more = {"epoch": epoch}
         write(self.job, self.records, self.model, model, held_out, evaluation, result, more)

@@ -263,11 +263,6 @@ def size_of(variables: Sequence[Any]) -> int:
     return sum(math.prod(variable.shape) * int(variable.dtype.size) for variable in variables)
 
 
-def plan_start(config: TrainConfig, replicas: int, position: Position) -> int:
-    """The global batch: the checkpoint's, or that of the settings."""
-    return position.global_batch or config.global_batch or config.batch_size * replicas
-
-
 def _numbers(position: Position) -> list[float]:
     """A position as numbers, which processes can add up: all but rank 0 add zeros."""
     counts = [float(getattr(position, name)) for name in COUNTS]

@@ -3,7 +3,8 @@
 A data set is a module, a line in DATASETS of training/registry.py, its tests and two rows of docs
 (docs/architecture.md, Recipes). Its module has:
 
-    read(folder, config) -> {"train": Samples, ...}    the data of a folder; "test" where it has one
+    read(folder, config) -> {"train": Samples, ...}    the data of a folder; "test" where it has
+                                                       one; not those of WITHOUT_FOLDER
     fetch(config) -> {"train": Samples, ...}           without a folder: built in, or downloaded;
                                                        not those of ONLY_FOLDER
 """
@@ -84,6 +85,11 @@ class Dataset:
     inputs: Inputs
     classes: int
     names: tuple[str, ...]
+
+    @property
+    def held_out(self) -> tuple[str, Any]:
+        """The name and the samples of the split on which the model is judged."""
+        return ("validation", self.validation) if self.test is None else ("test", self.test)
 
 
 def unreadable(samples: Samples, error: Exception) -> DataError:

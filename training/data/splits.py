@@ -84,9 +84,7 @@ def held_out(
         module = importlib.import_module(DATASETS[config.data])
         samples = split_of(read(module, data[split], config, report), split, data[split])
     else:
-        whole = load(config, data, report)
-        split = "validation" if whole.test is None else "test"
-        samples = whole.validation if whole.test is None else whole.test
+        split, samples = load(config, data, report).held_out
     samples = as_in(samples, columns, fill)
     samples.check(task_of(config.task))
     check_columns(samples, columns, split, "the model")
@@ -115,6 +113,10 @@ def read(
         raise DataError(
             f"{data.uri} has no {MANIFEST}: mode stream reads shards, which the task data shard "
             "makes"
+        )
+    elif not hasattr(module, "read"):
+        raise DataError(
+            f"data={config.data} has no files: name what {data.uri} holds, such as data=images"
         )
     else:
         splits = module.read(local_path(data, items, report), config)

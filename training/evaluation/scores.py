@@ -33,7 +33,16 @@ def per_class(counts: Sequence[Counts], names: Sequence[str]) -> list[dict[str, 
     A value is None if nothing can be divided: the recall of a class without samples, the
     precision of a class that was never predicted.
     """
-    return [_of_class(count, name) for count, name in zip(counts, names, strict=True)]
+    return [
+        {
+            "class": name,
+            "samples": count.samples,
+            "precision": _part(count.right, count.predicted),
+            "recall": _part(count.right, count.samples),
+            "f1": _part(2 * count.right, count.samples + count.predicted),
+        }
+        for count, name in zip(counts, names, strict=True)
+    ]
 
 
 def means(classes: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -47,16 +56,6 @@ def means(classes: Sequence[dict[str, Any]]) -> dict[str, float]:
     return {
         name: sum(item[name] or 0.0 for item in present) / len(present)
         for name in ("precision", "recall", "f1")
-    }
-
-
-def _of_class(counts: Counts, name: str) -> dict[str, Any]:
-    return {
-        "class": name,
-        "samples": counts.samples,
-        "precision": _part(counts.right, counts.predicted),
-        "recall": _part(counts.right, counts.samples),
-        "f1": _part(2 * counts.right, counts.samples + counts.predicted),
     }
 
 

@@ -98,7 +98,7 @@ def held_out(count: int, settings: Mapping[str, Any] | None, data: Sequence[str]
         dataset = load(resolve(settings), parse_data(data), lambda _: None)
     except (ConfigError, DataError) as error:
         raise ClientError(str(error)) from None
-    samples = dataset.validation if dataset.test is None else dataset.test
+    _, samples = dataset.held_out
     if not hasattr(samples, "reader"):
         raise ClientError("held-out samples of shards cannot be read one by one")
     numbers = tf.range(min(count, len(samples)))

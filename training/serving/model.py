@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -126,7 +127,7 @@ def _load_keras(path: Path) -> Model:
 
     model = _loaded(path)
     specs = [
-        tf.TensorSpec(tensor.shape, tensor.dtype, name=_safe(tensor.name))
+        tf.TensorSpec(tensor.shape, tensor.dtype, name=re.sub(r"[\W_]", "_", tensor.name))
         for tensor in model.inputs
     ]
 
@@ -185,10 +186,6 @@ def _named(outputs: Any) -> dict[str, Any]:
         return outputs
     each = outputs if isinstance(outputs, list | tuple) else [outputs]
     return {f"output_{number}": output for number, output in enumerate(each)}
-
-
-def _safe(name: str) -> str:
-    return "".join(char if char.isalnum() else "_" for char in name)
 
 
 def _tensor(name: str, spec: Any) -> Tensor:

@@ -190,19 +190,15 @@ def _is_object(value: Any) -> bool:
 def _decoded(value: Any) -> Any:
     """The value with each {"b64": text} as bytes."""
     if isinstance(value, list):
-        return [_decoded(item) for item in value] if _may_have_bytes(value) else value
+        # A list of numbers is not searched: large requests have many.
+        nested = any(isinstance(item, list | dict) for item in value)
+        return [_decoded(item) for item in value] if nested else value
     if isinstance(value, dict):
         try:
             return base64.b64decode(value["b64"], validate=True)
         except (KeyError, TypeError, ValueError, binascii.Error):
             raise InvalidRequest('an object in a value must be {"b64": "BASE64"}') from None
     return value
-
-
-def _may_have_bytes(values: list[Any]) -> bool:
-    """Whether a list may contain bytes. A list of numbers is not searched: large requests have
-    many."""
-    return any(isinstance(value, list | dict) for value in values)
 
 
 def _only(signature: Signature) -> str:

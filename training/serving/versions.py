@@ -165,11 +165,8 @@ def versions_in(folder: Path) -> list[tuple[int, Path]]:
     """The numbers and folders of the versions, the newest first; a model without versions is
     version 1."""
     inside = list(folder.iterdir()) if folder.is_dir() else []
-    numbers = [int(path.name) for path in inside if _is_version(path)]
+    names = [path.name for path in inside if path.name.isdecimal() and path.is_dir()]
+    numbers = [int(name) for name in names if str(int(name)) == name]
     if numbers:
         return [(number, folder / str(number)) for number in sorted(numbers, reverse=True)]
     return [(1, folder)] if find(folder) else []
-
-
-def _is_version(path: Path) -> bool:
-    return path.name.isdecimal() and str(int(path.name)) == path.name and path.is_dir()

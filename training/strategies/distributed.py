@@ -15,11 +15,12 @@ from ..results import TrainingError
 from .auto import worker_count
 from .device_copies import end_at_once
 from .gpus import claim_gpus
+from .protocol import Strategy
 
 WORKERS = ("chief", "worker")  # roles of TF_CONFIG
 
 
-class Distributed:
+class Distributed(Strategy):
     """A tf.distribute strategy in one process: one-device and mirrored."""
 
     rank = 0
@@ -54,15 +55,6 @@ class Distributed:
         *sums, total = context.all_reduce("SUM", [*gradients, tallies])
         return sums, total
 
-    def call(self, step: Any, batch: Any) -> Any:
-        return step(batch)
-
-    def fetch(self, result: Any) -> Any:
-        return result.numpy()
-
-    def broadcast(self, variables: Sequence[Any]) -> None:
-        """Nothing to do: variables created in the scope start from the first worker's values."""
-
     def average(self, variables: Sequence[Any]) -> None:
         """Each replica has its own values: Keras 3 makes such variables without an aggregation."""
         for variable in variables if self.size > 1 else ():
@@ -79,15 +71,6 @@ class Distributed:
     def _own(self, variable: Any) -> Sequence[Any]:
         own_variables: Sequence[Any] = self.strategy.experimental_local_results(variable)
         return own_variables
-
-    def total(self, values: Any) -> Any:
-        return values
-
-    def values(self, variables: Sequence[Any]) -> list[Any]:
-        return [variable.numpy() for variable in variables]
-
-    def close(self) -> None:
-        """Nothing to do: there is no other process to wait for."""
 
 
 class MultiWorker(Distributed):

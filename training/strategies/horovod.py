@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ import tensorflow as tf
 from ..config import TrainConfig
 from ..job import Job
 from .gpus import claim_gpus, gpu_for
+from .protocol import Strategy
 
 
-class Horovod:
+class Horovod(Strategy):
     """The sums are Horovod's own all-reduce, of all gradients of a step at once."""
 
     pending = 1
@@ -32,12 +32,6 @@ class Horovod:
         self.compression = hvd.Compression.fp16 if config.compression == "fp16" else None
         gpu = gpu_for(hvd.local_rank(), tf.config.list_physical_devices("GPU"))
         claim_gpus([gpu] if gpu else [])
-
-    def scope(self) -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext()
-
-    def iterate(self, dataset: Callable[[range], Any]) -> Iterator[Any]:
-        return iter(dataset(self.replicas))
 
     def run(self, replica_step: Callable[[Any], Any], batch: Any) -> Any:
         return replica_step(batch)
@@ -59,12 +53,6 @@ class Horovod:
         means = hvd.grouped_allreduce(shares, op=hvd.Sum, compression=self.compression)
         return [mean * self.size for mean in means], total
 
-    def call(self, step: Any, batch: Any) -> Any:
-        return step(batch)
-
-    def fetch(self, result: Any) -> Any:
-        return result.numpy()
-
     def broadcast(self, variables: Sequence[Any]) -> None:
         self.hvd.broadcast_variables(list(variables), root_rank=0)
 
@@ -72,18 +60,8 @@ class Horovod:
         for variable in variables:
             variable.assign(self.hvd.allreduce(variable, op=self.hvd.Average))
 
-    def replica_values(self, variable: Any) -> Any:
-        return variable.numpy()[None]
-
-    def assign_replicas(self, variable: Any, values: Any) -> None:
-        (value,) = values
-        variable.assign(value)
-
     def total(self, values: Any) -> Any:
         return self.hvd.allreduce(tf.constant(values), op=self.hvd.Sum).numpy()
-
-    def values(self, variables: Sequence[Any]) -> list[Any]:
-        return [variable.numpy() for variable in variables]
 
     def close(self) -> None:
         self.hvd.shutdown()

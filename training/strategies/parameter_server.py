@@ -13,7 +13,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,6 +21,7 @@ import tensorflow as tf
 from ..job import Job
 from ..results import TrainingError
 from .gpus import claim_gpus
+from .protocol import Strategy
 
 ROLES = ("chief", "worker", "ps")
 START = 600.0  # seconds in which the chief must come up
@@ -77,7 +78,7 @@ def listens(address: str) -> bool:
         return False
 
 
-class ParameterServer:
+class ParameterServer(Strategy):
     """The chief: it schedules steps and reads no result before it needs it."""
 
     rank = 0
@@ -97,9 +98,6 @@ class ParameterServer:
         scope: contextlib.AbstractContextManager[Any] = self.strategy.scope()
         return scope
 
-    def iterate(self, dataset: Callable[[range], Any]) -> Iterator[Any]:
-        return iter(dataset(self.replicas))
-
     def run(self, replica_step: Callable[[Any], Any], batch: Any) -> Any:
         return self.strategy.run(replica_step, args=(batch,))
 
@@ -114,25 +112,6 @@ class ParameterServer:
 
     def fetch(self, result: Any) -> Any:
         return self.coordinator.fetch(result)
-
-    def broadcast(self, variables: Sequence[Any]) -> None:
-        """Nothing to do: there is one copy of each variable."""
-
-    def average(self, variables: Sequence[Any]) -> None:
-        """Nothing to do: there is one copy of each variable."""
-
-    def replica_values(self, variable: Any) -> Any:
-        return variable.numpy()[None]
-
-    def assign_replicas(self, variable: Any, values: Any) -> None:
-        (value,) = values
-        variable.assign(value)
-
-    def total(self, values: Any) -> Any:
-        return values
-
-    def values(self, variables: Sequence[Any]) -> list[Any]:
-        return [variable.numpy() for variable in variables]
 
     def close(self) -> None:
         """Workers and servers end when this process no longer listens."""

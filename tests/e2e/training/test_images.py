@@ -15,7 +15,7 @@ import socket, sys
 from pathlib import Path
 import numpy as np
 import railhead
-from training.data.formats.idx import array, find
+from training.data.formats.mnist import array, find
 
 preset, folder, gate = sys.argv[1], sys.argv[2], float(sys.argv[3])
 data = {"train": folder, "test": folder}

@@ -15,6 +15,7 @@ import numpy as np
 from ...config import TrainConfig
 from .. import DataError
 from ..arrays import Arrays
+from .download import fetch as fetch
 from .folders import not_used
 
 RECORD = 1 + 3 * 32 * 32
@@ -32,13 +33,6 @@ def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
     first = replace(batch(train or test, folder), ignored=not_used(rest, folder))
     splits = {"train": first}
     return {**splits, "test": batch(test, folder)} if train and test else splits
-
-
-def fetch(config: TrainConfig) -> dict[str, Any]:
-    """The same from where Keras has it."""
-    from .download import arrays_of
-
-    return arrays_of("cifar10")
 
 
 def batch(files: Sequence[Path], folder: Path) -> Arrays:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ...config import TrainConfig
-from .. import DataError
 from ..arrays import Arrays
 
 FILE = Path(__file__).with_name("digits.csv.gz")
@@ -36,11 +35,6 @@ def fetch(config: TrainConfig) -> dict[str, Any]:
     cut = len(samples) - HELD_OUT
     train, validation = slice(0, cut), slice(cut, len(samples))
     return {"train": samples.subset(train), "validation": samples.subset(validation)}
-
-
-def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
-    """The digits are built in."""
-    raise DataError(f"data=digits is built in: name what {folder} holds, such as data=images")
 
 
 def read_all() -> Arrays:

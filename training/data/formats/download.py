@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ...config import TrainConfig
 from .. import DataError
 from ..arrays import Arrays
 
@@ -27,8 +28,9 @@ def fetched(name: str, **options: Any) -> Any:
             ) from None
 
 
-def arrays_of(name: str) -> dict[str, Any]:
-    """Images and labels as training and test data."""
+def fetch(config: TrainConfig) -> dict[str, Any]:
+    """Images and labels of the data set of this name as training and test data."""
+    name = config.data.replace("-", "_")
     (values, labels), (test_values, test_labels) = fetched(name)
     return {
         "train": pictures(values, labels, name),

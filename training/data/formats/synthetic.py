@@ -6,13 +6,11 @@ The label is the brightest of the first ten pixels, so a loss that does not fall
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...config import TrainConfig
-from .. import DataError
 from ..arrays import Arrays
 
 CLASSES = 10
@@ -22,13 +20,6 @@ def fetch(config: TrainConfig) -> dict[str, Any]:
     """Make `config.synthetic_samples` images, the same on every rank; a fifth more is held out."""
     held_out = max(1, config.synthetic_samples // 5)
     return {"train": make(config.synthetic_samples, seed=1), "validation": make(held_out, seed=2)}
-
-
-def read(folder: Path, config: TrainConfig) -> dict[str, Any]:
-    """Synthetic data has no files."""
-    raise DataError(
-        f"data=synthetic is generated: name what {folder} contains, such as data=images"
-    )
 
 
 def make(count: int, *, seed: int) -> Arrays:

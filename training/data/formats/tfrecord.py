@@ -416,16 +416,11 @@ def part_of(file: File, layout: Layout, config: TrainConfig, keep: bool) -> Part
             if keep:
                 part.inputs.append(parsed[config.input_feature].numpy())
     except (tf.errors.OpError, UnicodeError) as error:  # a message of TensorFlow is not UTF-8
-        check_each(file, layout, config)
+        for number, record in numbered(file):  # slow: looks for the record
+            check_like(layout, record, f"{file.path} record {number}", config)
         reason = getattr(error, "message", str(error))
         raise DataError(f"{file.path} cannot be read: {reason}") from None
     return part
-
-
-def check_each(file: File, layout: Layout, config: TrainConfig) -> None:
-    """Look for the first record that is not like the others; slow."""
-    for number, record in numbered(file):
-        check_like(layout, record, f"{file.path} record {number}", config)
 
 
 def check_like(layout: Layout, record: bytes, where: str, config: TrainConfig) -> None:

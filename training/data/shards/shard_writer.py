@@ -105,8 +105,10 @@ def write_all(
 
 def example(samples: Any, number: int) -> bytes:
     """One sample as a serialized tf.train.Example."""
-    encoded = is_encoded(samples)
-    value = samples.contents.content(number) if encoded else bytes_of(samples, number)
+    if isinstance(samples, EncodedImages):
+        value = samples.contents.content(number)  # as it is
+    else:
+        value = np.ascontiguousarray(samples.values[number], stored_type(samples)).tobytes()
     label = samples.labels[number]
     kind = (
         tf.train.Feature(int64_list=tf.train.Int64List(value=[int(label)]))
@@ -119,19 +121,8 @@ def example(samples: Any, number: int) -> bytes:
     return serialized
 
 
-def is_encoded(samples: Any) -> bool:
-    """Whether the samples are encoded images, which are stored as they are."""
-    return isinstance(samples, EncodedImages)
-
-
-def bytes_of(samples: Arrays, number: int) -> bytes:
-    """An array as bytes, little-endian."""
-    value: bytes = np.ascontiguousarray(samples.values[number], stored_type(samples)).tobytes()
-    return value
-
-
 def stored_type(samples: Arrays) -> Any:
-    """uint8 for pixels, int64 for word numbers, float32 for all else."""
+    """uint8 for pixels, int64 for word numbers, float32 for all else; little-endian."""
     kind = samples.values.dtype
     if kind == np.uint8:
         return np.dtype("uint8")
@@ -140,7 +131,7 @@ def stored_type(samples: Arrays) -> Any:
 
 def schema_of(samples: Any) -> Schema:
     """How the records are to be read."""
-    encoded = is_encoded(samples)
+    encoded = isinstance(samples, EncodedImages)
     return Schema(
         encoding="image" if encoded else stored_type(samples).name,
         shape=() if encoded else tuple(samples.values.shape[1:]),
@@ -155,7 +146,7 @@ def schema_of(samples: Any) -> Schema:
 
 def size_of(samples: Any) -> int:
     """About how many bytes all shards have."""
-    if is_encoded(samples):
+    if isinstance(samples, EncodedImages):
         size = samples.contents.size()
     else:
         size = samples.values.size * stored_type(samples).itemsize
