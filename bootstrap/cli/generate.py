@@ -39,44 +39,6 @@ from .task import help_text
 METHODS_FILE = REPO / "bootstrap/interface/methods.py"
 PACKAGES = only("requirements", "runtime")
 OF_SERIES = set(result_tasks.SERIES) - {*PACKAGES.names}
-HEADER = '''"""The methods of the Python interface: `make generate` writes them from the options."""
-
-from __future__ import annotations
-
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from railhead.documents.options.hosts import ReadyOptions, TargetOptions
-from railhead.documents.options.option import from_values, options_in
-from railhead.documents.options.runs import (
-    EndingOptions,
-    EvaluateOptions,
-    ProgramOptions,
-    ScaleOptions,
-    StartOptions,
-    SweepOptions,
-)
-from railhead.documents.options.serving import DeployOptions
-
-from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from .cluster import Sweep
-    from .endpoint import Endpoint
-    from .run import Run
-
-T = TypeVar("T")
-Arguments = str | Sequence[Any] | Mapping[str, Any]
-
-
-def _read(group: type[T], arguments: Mapping[str, Any]) -> T:
-    """The group, from those arguments of a method that are its options."""
-    names = [option.name for option in options_in(group) if option.name in arguments]
-    return from_values(group, {name: arguments[name] for name in names}, UsageError)
-'''
-
 
 PROGRAM_NAMES = [option.name for option in options_in(ProgramOptions)]
 WITHOUT_PACKAGES = only(*(name for name in PROGRAM_NAMES if name not in PACKAGES.names))
@@ -288,8 +250,9 @@ CLASSES = {
 
 
 def methods() -> str:
-    """The source of methods.py."""
-    parts = [HEADER]
+    """The source of methods.py; what is above its classes is written by hand."""
+    above, *_ = METHODS_FILE.read_text().partition("\n\nclass ")
+    parts = [f"{above}\n"]
     for name, class_methods in CLASSES.items():
         parts += [f"\n\nclass {name}(ABC):", '    """Its options are checked here."""\n']
         if name == "RunMethods":

@@ -17,7 +17,7 @@ from railhead.version import VERSION
 
 from ..console.output import error_as_json, printable
 from ..errors import DONE, INTERRUPTED, USAGE, Command, UsageError, refusal
-from ..inventory.files import RUN_ID, refuse_of_others
+from ..inventory.files import folders_above, refuse_of_others
 from . import machine_tasks, result_tasks, serving_tasks
 from . import tasks as run_tasks
 from .command_line import help
@@ -183,11 +183,7 @@ def _for_fabric(words: Sequence[str], folder: Path) -> Sequence[str]:
     """
     if any(word.startswith(OTHER_TASKS) for word, _ in _before_task(words)):
         return words
-    places = (folder, *folder.parents)
-    first = max(
-        (n + 1 for n, place in enumerate(places) if RUN_ID.fullmatch(place.name)), default=0
-    )
-    chosen = next((place for place in places[first:] if _is_loaded(place / FILE)), None)
+    chosen = next((place for place in folders_above(folder) if _is_loaded(place / FILE)), None)
     if chosen is None:
         return ()
     refuse_of_others(chosen / FILE)

@@ -47,10 +47,6 @@ class Exit(Exception):
         self.message, self.code = message, code
 
 
-def _shows_log() -> bool:
-    return RUNNING.debug or os.environ.get("RAILHEAD_DEBUG", "0") not in ("", "0")
-
-
 def output_closed() -> Exit:
     """Exit 1 after the reader closed our stdout, as `| head` does; discard further output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,7 +61,8 @@ def reported(name: str, options: Texts) -> Iterator[None]:
         name: the task's, as it is typed. options: what was typed, by the options' parameters.
     """
     _handle_signals()
-    with log.command(name, sys.argv[1:], live=_shows_log()) as file:
+    shows_log = RUNNING.debug or os.environ.get("RAILHEAD_DEBUG", "0") not in ("", "0")
+    with log.command(name, sys.argv[1:], live=shows_log) as file:
         try:
             with error_as_json(bool(options.get("json")), partial(error_output, options=options)):
                 yield

@@ -41,7 +41,11 @@ def make(options: WheelOptions, runtime: str | None, facts: HostFacts | None = N
     lines = [*_about(environment, facts), local_wheel.result_of(built)]
     lines += [_install_command(environment, path)]
     if options.out:
-        _refuse_another(path, data)
+        # Wheels for several TensorFlows have one name.
+        if path.exists() and path.read_bytes() != data:
+            raise UsageError(
+                f"--out: {path} is another wheel of the same name; name another folder"
+            )
         atomic_write(path, data, mode=0o644)
         texts = {".sha256": f"{digest}  {path.name}\n", ".txt": "\n".join(lines) + "\n"}
         for ending, text in texts.items():
@@ -59,10 +63,3 @@ def _install_command(environment: Environment, path: Path) -> str:
     """Horovod's launcher imports distutils, which setuptools has for Python 3.12 and later."""
     python = [f"python{environment.python}", "-m", "pip", "install"]
     return shlex.join([*python, environment.runtime.requirement, "setuptools", str(path)])
-
-
-def _refuse_another(path: Path, data: bytes) -> None:
-    """UsageError if the file exists with other content: wheels for several TensorFlows have one
-    name."""
-    if path.exists() and path.read_bytes() != data:
-        raise UsageError(f"--out: {path} is another wheel of the same name; name another folder")

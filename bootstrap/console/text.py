@@ -126,7 +126,8 @@ def clean(text: str) -> str:
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as lines, in columns; the first row is its head."""
+    """A table as printable lines, in columns; the first row is its head."""
+    rows = [[*map(clean, row)] for row in rows]
     widths = [max(map(columns_of, column)) for column in zip(*rows, strict=True)]
     padded = ([c + " " * (w - columns_of(c)) for c, w in zip(r, widths, strict=True)] for r in rows)
     return ["  ".join(cells).rstrip() for cells in padded]

@@ -8,7 +8,7 @@ from statistics import median_low
 
 from railhead.documents.lazy import dataclass
 
-from ..console.text import clean, columns_of, count, size
+from ..console.text import clean, count, size, table_lines
 from ..errors import Hint
 from ..facts.host import HostFacts
 from ..plan.hostfile import Link, Peer
@@ -40,7 +40,7 @@ class HealthReport:
     def lines(self) -> list[str]:
         """A table with a row per host, and a line about the slowest host."""
         rows = [HEADS, *(self._row(name) for name in self.facts)]
-        return [*table(rows), *self._slowest()]
+        return [*table_lines(rows), *self._slowest()]
 
     def _row(self, name: str) -> tuple[str, ...]:
         facts, readings = self.facts[name], self.readings[name]
@@ -84,18 +84,6 @@ class HealthReport:
         return [f"the slowest host is {name}: its matmul takes {took} the median's"]
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align the cells of rows in columns; control characters in text from hosts are removed."""
-    cells = [[clean(cell) for cell in row] for row in rows]
-    widths = [max(columns_of(row[i]) for row in cells) for i in range(len(cells[0]))]
-    return [
-        "  ".join(
-            cell + " " * (width - columns_of(cell)) for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in cells
-    ]
-
-
 def reduction_lines(reduction: Reduction, hosts: Sequence[str]) -> list[str]:
     """The all-reduce with both bandwidths; for more than two hosts also the pairs."""
     title = f"all-reduce of {size(reduction.size)} over {count(reduction.ranks, 'rank')}"
@@ -114,7 +102,7 @@ def matrix(pairs: Mapping[tuple[str, str], float], hosts: Sequence[str]) -> list
     host, peer = min(pairs, key=lambda pair: pairs[pair])
     usual = median_low(pairs.values())
     slowest = f"the slowest pair is {host} and {peer}: {size(pairs[host, peer])}/s"
-    return [*table(rows), f"{slowest}, the median pair reaches {size(usual)}/s"]
+    return [*table_lines(rows), f"{slowest}, the median pair reaches {size(usual)}/s"]
 
 
 def finding_lines(findings: Sequence[Finding], target: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The methods of the Python interface: `make generate` writes them from the options."""
+"""The methods of the Python interface: `make generate` writes the classes from the options."""
 
 from __future__ import annotations
 

@@ -79,6 +79,13 @@ def text_given(path: str | Path, option: str, most: int) -> str:
         raise UsageError(f"{option}: not UTF-8 text") from None
 
 
+def folders_above(folder: Path) -> list[Path]:
+    """The folder and those above it, only outside fetched results: hosts have written those."""
+    places = [folder, *folder.parents]
+    of_runs = (n + 1 for n, place in enumerate(places) if RUN_ID.fullmatch(place.name))
+    return places[max(of_runs, default=0) :]
+
+
 def refuse_of_others(file: Path) -> None:
     """Refuse a file that decides what runs on this computer, or what leaves it, if another user has
     written it, or can write it: as git does with the folder of a repository.

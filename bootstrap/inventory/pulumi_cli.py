@@ -23,7 +23,7 @@ from railhead.installation import IS_WHEEL
 
 from ..console import log
 from ..errors import UsageError
-from .files import RUN_ID, refuse_of_others, text_given
+from .files import folders_above, refuse_of_others, text_given
 
 CLONE = None if IS_WHEEL else Path(__file__).parents[2]  # its Pulumi.yaml is for every folder
 PROJECT_FILE = "Pulumi.yaml"
@@ -44,10 +44,7 @@ def project() -> Path | None:
     Raises:
         UsageError: another user has written the project's file, or can.
     """
-    here = Path.cwd()
-    above = [here, *here.parents]
-    of_runs = (n + 1 for n, place in enumerate(above) if RUN_ID.fullmatch(place.name))
-    places = [*above[max(of_runs, default=0) :], *([CLONE] if CLONE else [])]
+    places = [*folders_above(Path.cwd()), *([CLONE] if CLONE else [])]
     chosen = next((place for place in places if _is_railhead(place / PROJECT_FILE)), None)
     if chosen and chosen != CLONE:
         refuse_of_others(chosen / PROJECT_FILE)
@@ -56,9 +53,8 @@ def project() -> Path | None:
 
 def _is_railhead(file: Path) -> bool:
     try:
-        return file.is_file() and "name: railhead" in text_given(file, str(file), 1 << 20).split(
-            "\n"
-        )
+        lines = text_given(file, str(file), 1 << 20).split("\n") if file.is_file() else []
+        return "name: railhead" in lines
     except UsageError:
         return False
 

@@ -231,7 +231,7 @@ def set_config(stack: str, key: str, value: str) -> None:
     if process.returncode:
         raise RailheadError(
             f"stack {stack}: {key} cannot be set: {process.stderr.strip()}",
-            hint=f"pulumi config set {key} {shlex.quote(value)} --stack {shlex.quote(stack)}",
+            hint=shlex.join(["pulumi", "config", "set", key, value, "--stack", stack]),
         )
 
 

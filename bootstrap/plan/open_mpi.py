@@ -50,10 +50,7 @@ def _wrong(host: HostFacts) -> str:
         return f"{host.tools['mpirun']} is not that of Open MPI" if "mpirun" in host.tools else ""
     if series(host) not in SERIES:
         return f"Open MPI {host.openmpi}"
-    if series(host) == "5.0" and host.addresses and _has_only_loopback(host):
+    addresses = [ipaddress.ip_address(interface.address) for interface in host.addresses]
+    if series(host) == "5.0" and addresses and all(one.is_loopback for one in addresses):
         return f"Open MPI {host.openmpi} starts no daemon without a network besides loopback"
     return ""
-
-
-def _has_only_loopback(host: HostFacts) -> bool:
-    return all(ipaddress.ip_address(interface.address).is_loopback for interface in host.addresses)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..console.charts.chart import Curve, Panel, chart
+from ..console.charts.chart import Curve, Panel
 from ..console.markup import Markup, element, joined, text
 from ..console.text import duration
 from ..errors import UsageError
 from ..runs.metrics.plots import by_epoch, points
 from .comparable import comparison
 from .facts import METRICS, RunFacts, better, lower_is_better
-from .html import page, section, table
+from .html import charts, page, section, table
 from .page import figure, link_to, state_of
 
 MOST_SCATTERS = 6
@@ -119,15 +119,10 @@ def comparison_page(
         element("h1", f"{title} of {len(runs)} runs"),
         element("p", sentence(best, metric, runs)),
         section("Runs", _table(runs, best, metric, folder)),
-        section(f"{metric} by setting", _charts(scatters)),
-        section("Curves", _charts(curves)),
+        section(f"{metric} by setting", charts(scatters)),
+        section("Curves", charts(curves)),
         section("The same again", element("pre", command)),
     ])  # fmt: skip
-
-
-def _charts(panels: Sequence[Panel]) -> Markup:
-    figures = [element("figure", chart(panel)) for panel in panels]
-    return element("div", *figures, class_="charts") if figures else Markup("")
 
 
 def by_metric(runs: Sequence[RunFacts], metric: str) -> list[RunFacts]:

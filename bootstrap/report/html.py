@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 
 from ..console.charts import shapes
+from ..console.charts.chart import Panel, chart
 from ..console.markup import Markup, element, joined, text
 from ..console.text import clean
 
@@ -80,6 +81,12 @@ def tiles(values: Mapping[str, str]) -> Markup:
         for label, figure in values.items()
     ]
     return element("div", *boxes, class_="tiles")
+
+
+def charts(panels: Iterable[Panel], *pictures: Markup) -> Markup:
+    """The charts of panels and other pictures, side by side; empty without any."""
+    figures = [element("figure", drawn) for drawn in (*map(chart, panels), *pictures)]
+    return element("div", *figures, class_="charts") if figures else Markup("")
 
 
 def picture(png: bytes, caption: Markup, alt: str) -> Markup:

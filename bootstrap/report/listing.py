@@ -14,7 +14,7 @@ from railhead.documents.outputs import ListedRun
 from ..clouds.bucket import Bucket, bucket_of
 from ..clouds.storage import NoBucket
 from ..console.output import note_output, print_lines
-from ..console.text import clean, columns_of, duration, fit
+from ..console.text import clean, columns_of, duration, fit, table_lines
 from ..errors import Command, RailheadError, UsageError
 from ..inventory import local_state
 from ..untrusted.run_files import read_result
@@ -158,9 +158,7 @@ def _usd(run: RunFacts) -> float | None:
 def lines(rows: Sequence[RunRow], sort: str = "time", width: int = WIDTH) -> list[str]:
     """The list as text, in columns that fit into `width`."""
     columns = _fitting(_columns(rows, sort), width)
-    widths = [max(map(columns_of, cells)) for cells in columns.values()]
-    table = zip(*columns.values(), strict=True)
-    text = ["  ".join(map(_padded, line, widths)).rstrip() for line in table]
+    text = table_lines([*zip(*columns.values(), strict=True)])
     missing = [row.run.run_id for row in rows if row.place.startswith(NOT_FETCHED)]
     return text + [f"next: {Command('fetch', missing[0])}" for _ in missing[:1]]
 
@@ -180,15 +178,14 @@ def _columns(rows: Sequence[RunRow], sort: str) -> dict[str, list[str]]:
         "state": [run.state for run in runs],
         "duration": ["" if run.seconds is None else duration(run.seconds) for run in runs],
         "cost": ["" if run.cost is None else str(run.cost) for run in runs],
-        **{n: [_figure(run, n) for run in runs] for n in [*dict.fromkeys(metrics)][:5]},
+        **{
+            name: [figure(name, run.metrics[name]) if name in run.metrics else "" for run in runs]
+            for name in [*dict.fromkeys(metrics)][:5]
+        },
         "cluster": [run.cluster for run in runs],
         "results": [row.place for row in rows],
     }
     return {name: [name, *some] for name, some in cells.items() if any(some)}
-
-
-def _figure(run: RunFacts, name: str) -> str:
-    return figure(name, run.metrics[name]) if name in run.metrics else ""
 
 
 def _fitting(columns: Mapping[str, list[str]], width: int) -> dict[str, list[str]]:
@@ -207,7 +204,3 @@ def _fitting(columns: Mapping[str, list[str]], width: int) -> dict[str, list[str
 
 def _width(columns: Mapping[str, list[str]]) -> int:
     return sum(max(map(columns_of, cells)) + 2 for cells in columns.values()) - 2
-
-
-def _padded(cell: str, width: int) -> str:
-    return cell + " " * (width - columns_of(cell))

@@ -11,14 +11,14 @@ from railhead.documents.runs.result import LINE
 from railhead.documents.runs.run import MOST_RETRIES
 from railhead.documents.runs.stall import Stall
 
-from ..console.charts import chart, pictures
+from ..console.charts import pictures
 from ..console.charts.chart import Curve, Panel
 from ..console.markup import Markup, element, joined, text
 from ..console.text import clean, count, duration, percent
 from ..runs.failures.hints import cause_of
 from ..runs.metrics.plots import by_epoch, panels
 from .facts import METRICS, RunFacts, ranks
-from .html import PAGE, details, page, pairs, picture, section, table, tiles
+from .html import PAGE, charts, details, page, pairs, picture, section, table, tiles
 from .timeline import timeline
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -33,7 +33,7 @@ def run_page(facts: RunFacts, command: str) -> str:
         _head(facts),
         _failure(facts),
         section("Attempts", _attempts(facts)),
-        section("Curves", _charts(panels(facts.records))),
+        section("Curves", charts(panels(facts.records))),
         section("Throughput", _throughput(facts)),
         section("Energy and carbon", _carbon(facts)),
         section("Timeline", timeline(facts)),
@@ -58,9 +58,9 @@ def figure(name: str, value: float) -> str:
 
 def figures(facts: RunFacts) -> dict[str, str]:
     """The figures of the summary, by label."""
-    shown = {name: figure(name, facts.metrics[name]) for name in METRICS if name in facts.metrics}
+    known = [name for name in METRICS if name in facts.metrics]
     custom = [name for name in facts.metrics if name not in METRICS][:4]
-    labels = {**shown, **{name: figure(name, facts.metrics[name]) for name in custom}}
+    labels = {name: figure(name, facts.metrics[name]) for name in (*known, *custom)}
     if facts.seconds is not None:
         labels["duration"] = duration(facts.seconds)
     if facts.speed is not None:
@@ -148,11 +148,6 @@ def _attempts(facts: RunFacts) -> Markup:
     return table(head, rows) if rows else Markup("")
 
 
-def _charts(to_draw: list[Panel]) -> Markup:
-    drawn = [element("figure", chart.chart(panel)) for panel in to_draw]
-    return element("div", *drawn, class_="charts") if drawn else Markup("")
-
-
 def throughput_panels(facts: RunFacts) -> list[Panel]:
     """Samples per second and the learning rate, by epoch."""
     names = {"samples_per_s": "samples/s over all ranks", "learning_rate": "learning rate"}
@@ -169,13 +164,10 @@ def throughput_panels(facts: RunFacts) -> list[Panel]:
 
 
 def _throughput(facts: RunFacts) -> Markup:
-    charts = [element("figure", chart.chart(panel)) for panel in throughput_panels(facts)]
-    if split := _step_split(facts):
-        parts = ("computation and communication", "waiting for input")
-        charts.append(element("figure", pictures.stacked("time of a step", split, parts, "ms")))
-    if not charts:
-        return Markup("")
-    return joined([element("div", *charts, class_="charts"), _ranks(facts)])
+    split, parts = _step_split(facts), ("computation and communication", "waiting for input")
+    steps = [pictures.stacked("time of a step", split, parts, "ms")] if split else []
+    drawn = charts(throughput_panels(facts), *steps)
+    return joined([drawn, _ranks(facts)]) if drawn else drawn
 
 
 def _ranks(facts: RunFacts) -> Markup:

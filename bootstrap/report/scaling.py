@@ -12,13 +12,13 @@ from railhead.documents.carbon.energy import Carbon, two_digits
 from railhead.documents.lazy import dataclass
 from railhead.money.amount import Amount
 
-from ..console.charts.chart import Curve, Panel, chart
+from ..console.charts.chart import Curve, Panel
 from ..console.markup import Markup, element
 from ..console.text import count, duration, percent
 from ..errors import UsageError
 from ..runs.metrics.plots import LARGEST
 from .facts import RunFacts
-from .html import page, pairs, section, table
+from .html import charts, page, pairs, section, table
 from .page import link_to
 
 ENOUGH = 3  # measurements of a size
@@ -219,7 +219,6 @@ def scaling_page(points: Sequence[Point], folder: Path, command: str) -> str:
         "ranks", "hosts", "samples/s", "lowest to highest", "measurements", "of linear", "epoch",
         "cost of an epoch", "for each saved minute", "carbon of an epoch", "run",
     )  # fmt: skip
-    charts = [element("figure", chart(panel)) for panel in panels_of(points)]
     last, _ = pays_until(points)
     return page("Scaling", [
         element("h1", f"Scaling from {points[0].ranks} to {points[-1].ranks} ranks"),
@@ -227,7 +226,7 @@ def scaling_page(points: Sequence[Point], folder: Path, command: str) -> str:
         *(element("p", text) for text in [step_at_end(points).text] if text),
         *(element("p", why, class_="bad") for why in _few(points)),
         section("What was measured", pairs(what_of(points))),
-        section("Throughput", element("div", *charts, class_="charts")),
+        section("Throughput", charts(panels_of(points))),
         section("Sizes", element("div", table(head, rows, points.index(last)), class_="runs")),
         section("The same again", element("pre", command)) if command else Markup(""),
     ])  # fmt: skip

@@ -84,7 +84,7 @@ class ModelSearch:
             UsageError: there are several, or --model names another one.
         """
         if self.wanted is None:
-            return self._only(_without_checkpoints(models_in(names)))
+            return self._only([model for model in models_in(names) if not model.is_checkpoint])
         models = models_in(names)
         wanted = PurePosixPath(self.wanted).as_posix()
         exact = [model for model in models if model.path == wanted]
@@ -145,10 +145,6 @@ def names_below(folder: Path) -> list[str]:
         for name in files
         if name.endswith(ends)
     ]
-
-
-def _without_checkpoints(models: Sequence[ModelFile]) -> list[ModelFile]:
-    return [model for model in models if not model.is_checkpoint]
 
 
 def _natural(path: str) -> list[tuple[int, int, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from railhead.documents.agent.commands import Start
@@ -210,8 +211,8 @@ def current_of(sessions: Mapping[str, Session], inventory: Inventory, run: Run) 
     run, standby = _recorded(run), standby_of(run)
     if standby not in sessions or not local_state.is_recorded(run.run_id):
         return run
-    answers, _ = attempts({standby: sessions[standby]}, lambda session: is_led_by(session, run))
-    if not answers.get(standby):
+    answers, _ = attempts({standby: sessions[standby]}, partial(_read, run=run, name=TAKEOVER))
+    if answers.get(standby) is None:
         return run
     document = local_state.recorded_run(run.run_id).run
     assert document  # `standby_of` has read it
@@ -236,11 +237,6 @@ def record_no_standby(run_id: str) -> None:
     document = local_state.recorded_run(run_id).run
     if document and document.takeover:
         local_state.change_run(run_id, document=encode(replace(document, takeover=False)))
-
-
-def is_led_by(session: Session, run: Run) -> bool:
-    """Whether this host has taken over the run."""
-    return _read(session, run, TAKEOVER) is not None
 
 
 def _read(session: Session, run: Run, name: str) -> str | None:

@@ -185,15 +185,12 @@ def _check_ending(script: Path) -> None:
     if script.suffix == ".ipynb":
         hint = f"jupyter nbconvert --to script {script}   # then name {script.with_suffix('.py')}"
     elif script.suffix in (".sh", ".bash", ".csh", ".zsh"):
-        started = re.search(r"python[\d.]*\s+(?:-[uBO]+\s+)*([\w./-]+\.py)", _beginning(script))
+        with script.open(errors="replace") as file:
+            beginning = file.read(100_000)
+        started = re.search(r"python[\d.]*\s+(?:-[uBO]+\s+)*([\w./-]+\.py)", beginning)
         hint = f"name the Python program in it: {started[1] if started else 'train.py'}"
         hint += ", with --args and --env for its arguments and variables"
     raise UsageError(f"--script {script}: a script is a Python program, *.py", hint=hint)
-
-
-def _beginning(file: Path) -> str:
-    with file.open(errors="replace") as opened:
-        return opened.read(100_000)
 
 
 def _refuse_home(script: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -13,6 +16,24 @@ from ..errors import RailheadError
 OPEN_SECONDS = 10
 Channel = Any  # recv, send, sendall, settimeout, shutdown, close: a socket, or one of paramiko's
 Serve = Callable[[Any], None]
+
+
+@contextlib.contextmanager
+def served(listener: socket.socket, serve: Serve) -> Iterator[None]:
+    """In the block, `serve` handles the connections to a listener, each in a thread."""
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # ends the accepting thread
+            listener.shutdown(socket.SHUT_RDWR)
 
 
 class ConnectionLost(RailheadError):

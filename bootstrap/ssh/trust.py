@@ -3,7 +3,7 @@ confirms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ..errors import HostsNotReady, NothingReached, UsageError
 from ..inventory import local_state
@@ -40,7 +40,9 @@ def pin_keys(unknown: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) 
     """
     path = local_state.home() / "known_hosts"
     lines = []
-    for shown in _once(unknown.values()):
+    # Each key once: several hosts can be behind the same jump host.
+    keys = {(shown.hostname, shown.key.get_base64()): shown for shown in unknown.values()}
+    for shown in keys.values():
         label = f"{shown.hostname} {shown.key.get_name()} {fingerprint(shown.key)}"
         if not agreed(label):
             raise UsageError(f"{shown.hostname} is not trusted; nothing was pinned")
@@ -52,8 +54,3 @@ def pin_keys(unknown: dict[str, UnknownHostKey], agreed: Callable[[str], bool]) 
     end = b"\n" if previous and not previous.endswith(b"\n") else b""
     atomic_write(path, previous + end + "".join(line for _, line in lines).encode())
     return [f"pinned {label}" for label, _ in lines]
-
-
-def _once(errors: Iterable[UnknownHostKey]) -> Iterable[UnknownHostKey]:
-    """Each key once: several hosts can be behind the same jump host."""
-    return {(shown.hostname, shown.key.get_base64()): shown for shown in errors}.values()

@@ -6,11 +6,12 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 from paramiko.ssh_exception import SSHException
 
 from ..errors import RailheadError, UsageError
-from .connection import Channel, PortClosed, PortsOff
+from .connection import Channel, PortClosed, PortsOff, served
 from .session import ConnectionLost, Session
 
 PIECE = 1 << 16  # bytes
@@ -34,13 +35,8 @@ def tunnel(session: Session, port: int, local_port: int) -> Iterator[int]:
             f"port {local_port} of this computer cannot be used ({error.strerror})",
             hint="the same command with --local-port 0   # a free one",
         ) from None
-    with listener:
-        threading.Thread(target=_serve, args=(listener, session, port), daemon=True).start()
-        try:
-            yield int(listener.getsockname()[1])
-        finally:
-            with contextlib.suppress(OSError):  # ends the accepting thread
-                listener.shutdown(socket.SHUT_RDWR)
+    with listener, served(listener, partial(_relay, session=session, port=port)):
+        yield int(listener.getsockname()[1])
 
 
 def require_open(session: Session) -> None:
@@ -79,13 +75,6 @@ def open_channel(session: Session, port: int) -> Channel:
         ) from None
     except PortClosed as error:
         raise RailheadError(f"port {port} of {session.host.name}: {error}") from None
-
-
-def _serve(listener: socket.socket, session: Session, port: int) -> None:
-    with contextlib.suppress(OSError):
-        while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=_relay, args=(connection, session, port), daemon=True).start()
 
 
 def _relay(connection: socket.socket, session: Session, port: int) -> None:

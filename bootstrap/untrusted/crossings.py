@@ -68,6 +68,7 @@ CROSSINGS = (
             "serving.undeploy",
             "workflows.attach",
             "workflows.data",
+            "workflows.records",
             "workflows.serving",
         ),
     ),

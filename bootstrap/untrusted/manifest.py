@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from railhead.documents.runs.manifest import FILES, Entry, Manifest, Skipped, ho
 
 from ..console.text import clean, count
 from ..errors import Command, Hint, RailheadError
+from ..host.base.regular_files import size_and_sha256
 from ..host.run.manifest import TAKEN
 from . import unpack
 from .decode import parsed
@@ -43,11 +44,7 @@ def skipped(value: Any) -> tuple[Skipped, ...]:
 def is_same(entry: Entry, path: Path) -> bool:
     """Whether a local file has the sha256 of an entry."""
     try:
-        with path.open("rb") as file:
-            digest = hashlib.sha256()
-            while data := file.read(1 << 20):
-                digest.update(data)
-            return digest.hexdigest() == entry.sha256
+        return size_and_sha256(os.path.realpath(path))[1] == entry.sha256
     except OSError:
         return False
 

@@ -28,11 +28,6 @@ def record(line: str) -> Record | None:
     return decode(Record, document) if document else None
 
 
-def written(line: str) -> Written | None:
-    """The record in a line as it was written; None if it is not one."""
-    return json_line(line)
-
-
 def records(metrics: Path) -> list[Record]:
     """All records of a metrics.jsonl, without repeated steps."""
     return [record for record, _ in _current(metrics)]

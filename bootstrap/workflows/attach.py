@@ -271,11 +271,6 @@ def _cancel_after_interrupt(inventory: Inventory, run: Run) -> None:
     raise RunInterrupted(f"run {run.run_id} was cancelled", hint=hint)
 
 
-def fetch_ended(connection: RunConnection) -> None:
-    """Fetch the results of a run that was cancelled early, without judging it."""
-    results.fetch(connection.chief, connection.run, print_lines)
-
-
 def finish(connection: RunConnection) -> None:
     """Fetch the results, list them, and judge the run."""
     connection.ensure_open()

@@ -9,11 +9,11 @@ from threading import Thread
 from railhead.documents.agent.runs import Follow, MetricLine, RunEvent
 
 from ..inventory.hosts import Inventory
-from ..untrusted.records import Written, written
+from ..untrusted.decode import JsonObject, json_line
 from .attach import connected, find_on
 
 
-def live(inventory: Inventory, run_id: str) -> Iterator[Written]:
+def live(inventory: Inventory, run_id: str) -> Iterator[JsonObject]:
     """Each record of a run, from its first one, until the run ends. Ending the iteration ends the
     connection; the run continues.
 
@@ -37,5 +37,5 @@ def live(inventory: Inventory, run_id: str) -> Iterator[Written]:
         while (event := events.get()) is not None:
             if isinstance(event, BaseException):
                 raise event
-            if isinstance(event, MetricLine) and (one := written(event.metrics)):
+            if isinstance(event, MetricLine) and (one := json_line(event.metrics)):
                 yield one

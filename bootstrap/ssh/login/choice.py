@@ -102,13 +102,10 @@ def _wanted(hops: Sequence[Hop]) -> str:
         if methods and "publickey" not in methods.split(","):
             return f"preferredauthentications {methods}"
         files = [] if hop.key_file else [file for file in hop.config.key_files if file.exists()]
-        if files and all(_is_of_hardware(file) for file in files) and not hop.config.agent:
+        of_devices = [file for file in files if b"sk-" in (public_part(file) or b"")[4:7]]
+        if files and files == of_devices and not hop.config.agent:
             return f"{files[0]} is the key of a device"
     return ""
-
-
-def _is_of_hardware(file: Path) -> bool:
-    return b"sk-" in (public_part(file) or b"")[4:7]
 
 
 def _instead(error: Exception, hops: Sequence[Hop]) -> str:

@@ -35,7 +35,7 @@ from ...console import log
 from ...console.output import print_lines
 from ...errors import Command, Hint, RailheadError
 from ...inventory.hosts import Host
-from ..connection import PortClosed, PortsOff, Serve
+from ..connection import PortClosed, PortsOff, Serve, served
 from ..host_keys import UnknownHostKey, fingerprint, parsed_key, read_pins
 from ..traffic import host_traffic
 from .hop import CONNECT_SECONDS, LOGIN_TRIES, Hop, login_slots
@@ -229,15 +229,13 @@ class OpenSshConnection:
             port = answer.stdout.strip()
             if answer.returncode or not port.isdigit():
                 raise PortsOff(answer.stderr.strip())
-            threading.Thread(target=_serve, args=(listener, serve), daemon=True).start()
-            try:
-                self._require_loopback(int(port))
-                yield int(port)
-            finally:
-                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                    self.master.control("cancel", "-R", f"127.0.0.1:0:{path}")
-                with contextlib.suppress(OSError):
-                    listener.shutdown(socket.SHUT_RDWR)
+            with served(listener, serve):
+                try:
+                    self._require_loopback(int(port))
+                    yield int(port)
+                finally:
+                    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                        self.master.control("cancel", "-R", f"127.0.0.1:0:{path}")
 
     def _require_loopback(self, port: int) -> None:
         """PortsOff if other machines can connect too: with GatewayPorts, sshd lets them in."""
@@ -259,13 +257,6 @@ class OpenSshConnection:
             channel.close()
         if self.master not in _masters.values():
             self.master.close()
-
-
-def _serve(listener: socket.socket, serve: Serve) -> None:
-    with contextlib.suppress(OSError):
-        while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
 
 def kept(host: Host, hops: Sequence[Hop]) -> OpenSshConnection | None:

@@ -16,7 +16,7 @@ from railhead.money.amount import Amount, total
 
 from ...clouds import base
 from ...console.output import note_output, print_lines
-from ...console.text import clean, percent, table_lines
+from ...console.text import percent, table_lines
 from ...costs import ledger
 from ...costs.bill import History, Period, cost_of, hours, idle_seconds, moment
 from ...costs.ledger import Ledger
@@ -111,8 +111,8 @@ def lines(rows: Sequence[Cost], whole: Cost, options: CostsOptions) -> list[str]
     head += ["billed by the cloud"] if options.bill else []
     cells = [
         [
-            clean(row.name),
-            clean(str(row.amount)),
+            row.name,
+            str(row.amount),
             f"{row.hours:.1f}",
             "" if row.idle is None else percent(row.idle),
             "" if row.grams is None else two_digits(row.grams),

@@ -17,7 +17,7 @@ from railhead.money.table import ON_DEMAND, SPOT, Rates, shipped
 
 from ...clouds import prices
 from ...console.output import note_output, print_lines
-from ...console.text import clean, table_lines
+from ...console.text import table_lines
 from ...errors import Command, UsageError
 from ...report.facts import RunFacts
 from ...report.listing import known_runs
@@ -261,7 +261,7 @@ def lines(
         if trained:
             run = trained.get((offer.machine.gpu, options.gpus))
             epoch = epoch_price(offer, options, trained)
-            row.append(clean(f"{epoch.text(digits=4)} ({run[0].run_id})") if run and epoch else "")
+            row.append(f"{epoch.text(digits=4)} ({run[0].run_id})" if run and epoch else "")
         rows.append(row)
     days = sorted({f"{offer.rate.source} {offer.rate.day}" for offer in cheapest})
     market = SPOT if options.spot else ON_DEMAND

@@ -78,7 +78,8 @@ def _request(one: Stop, options: TeardownOptions, mine: str) -> None:
         if machines.inventory is None:
             one.outcome = NONE
         elif others:
-            one.outcome = f"of {', '.join(sorted(others))}, not stopped: {_of_owner(one.stack)}"
+            stop = STOP.plus(stack=one.stack)
+            one.outcome = f"of {', '.join(sorted(others))}, not stopped: {stop}"
         else:
             _halt(machines.inventory, options)
             one.inventory, one.unknown = machines.inventory, (*machines.unknown(),)
@@ -96,10 +97,6 @@ def _machines(state: StackState) -> StackMachines:
         if machines.unlisted:
             raise RailheadError(machines.unlisted)
     return machines
-
-
-def _of_owner(stack: str) -> Command:
-    return STOP.plus(stack=stack)
 
 
 def _halt(inventory: Inventory, options: TeardownOptions) -> None:

@@ -42,6 +42,7 @@ from ...inventory.hosts import Inventory
 from ...lifecycle import power, stop
 from ...lifecycle.power import ClusterStatus
 from ...report.facts import RunFacts, read_run
+from ...runs import results
 from ...runs.request import RunRequest, read_request
 from ...runs.run import find_run
 from .. import attach, bootstrap, resume, train
@@ -351,7 +352,7 @@ class Trials:
             attach.cancel(part, run_id)
             local_state.change_run(run_id, ended_early=True)
             with attach.connected(part, find_run(part, run_id)) as connection:
-                attach.fetch_ended(connection)
+                results.fetch(connection.chief, connection.run, print_lines)  # not judged
         return _outcome(run_id)
 
     def others(self, trial: Trial) -> list[Course]:

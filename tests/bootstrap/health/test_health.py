@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from places import CASES
 
+from bootstrap.console.text import table_lines
 from bootstrap.errors import Command
 from bootstrap.facts import xid as xid_facts
 from bootstrap.facts.host import HostFacts, parse
@@ -26,7 +27,7 @@ from bootstrap.health.checks import (
     Reduction,
     TensorFlowReadings,
 )
-from bootstrap.health.report import HealthReport, finding_lines, matrix, reduction_lines, table
+from bootstrap.health.report import HealthReport, finding_lines, matrix, reduction_lines
 from bootstrap.plan.hostfile import Link, Peer
 from railhead.documents.health import Device
 
@@ -461,4 +462,4 @@ def test_text_of_a_host_reaches_no_terminal_as_it_is() -> None:
         "  | and more",
         "  do: fab bootstrap --stack gpu",
     ]
-    assert table([("a", "b"), ("\x1b[31mred", "c")]) == ["a    b", "red  c"]
+    assert table_lines([("a", "b"), ("\x1b[31mred", "c")]) == ["a    b", "red  c"]

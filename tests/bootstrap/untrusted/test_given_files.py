@@ -50,7 +50,6 @@ OPEN = {
         "bootstrap/report/facts.py",
         "bootstrap/report/page.py",
         "bootstrap/runs/results.py",
-        "bootstrap/untrusted/manifest.py",
         "bootstrap/untrusted/records.py",
         "bootstrap/untrusted/unpack.py",
     ),

@@ -21,6 +21,7 @@ from bootstrap.inventory import local_state
 from bootstrap.inventory.document import to_document
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.lifecycle import stop
+from bootstrap.runs import results
 from bootstrap.runs.launch import RunOptions
 from bootstrap.runs.request import RunRequest
 from bootstrap.ssh.bundle import Bundle
@@ -53,7 +54,7 @@ class Runs:
         patch.setattr(attach, "attach", lambda _, run_id: self.follow(self.connection(run_id)))
         patch.setattr(attach, "follow", self.follow)
         patch.setattr(attach, "finish", lambda connection: None)
-        patch.setattr(attach, "fetch_ended", lambda connection: None)
+        patch.setattr(results, "fetch", lambda *_: None)
         patch.setattr(attach, "cancel", lambda _, run_id: self.cancelled.append(run_id))
 
     def train(self, inventory: Inventory, options: train.TrainOptions) -> Any:
@@ -100,7 +101,7 @@ class Runs:
 
     @contextmanager
     def connected(self, inventory: Inventory, run: Any) -> Iterator[Any]:
-        yield SimpleNamespace(run=run, watch=None)
+        yield SimpleNamespace(run=run, chief=None, watch=None)
 
     def connection(self, run_id: str) -> Any:
         folder = Path(local_state.recorded_run(run_id).results)
