@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from railhead.documents.lazy import dataclass
 from railhead.documents.options.hosts import ReadyOptions
 from railhead.documents.options.runs import ProgramOptions, StartOptions
 
@@ -15,24 +14,13 @@ from ...console.text import count
 from ...errors import Command, RailheadError, RunFailed, UsageError
 from ...inventory.hosts import Inventory
 from ...lifecycle import power, stop
-from ...plan.cluster import Options
 from ...report import write
 from ...report.command import command
 from ...report.facts import RunFacts, read_run
 from ...report.scaling import panels_of, points_of, scaling_page, sentence, step_at_end
-from ...runs.request import RunRequest, read_request
+from ...runs.request import read_request
 from .. import attach, resume, train
 from ..plan import ready_options
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The request, the options to make hosts ready, the numbers of hosts, the results' folder."""
-
-    request: RunRequest
-    options: Options
-    counts: Sequence[int]
-    results: Path
 
 
 def run_scale(
@@ -50,33 +38,25 @@ def run_scale(
     request, lines = resume.with_retries(read_request(program), None, begin)
     print_lines(*lines)
     launcher = request.options.launcher
-    options = ready_options(ReadyOptions(allow_mixed=True), program, launcher=launcher)
-    return scale(hosts(), Scale(request, options, tuple(sorted({*counts})), results))
+    ready = ready_options(ReadyOptions(allow_mixed=True), program, launcher=launcher)
+    options = train.TrainOptions(request, ready, results, detach=True)
+    return scale(hosts(), sorted({*counts}), options)
 
 
-def scale(inventory: Inventory, chosen: Scale) -> Path:
+def scale(inventory: Inventory, counts: Sequence[int], options: train.TrainOptions) -> Path:
     """Train on each number of hosts, the smallest first; returns the page."""
-    if chosen.counts[-1] > len(inventory.hosts):
-        raise UsageError(
-            f"--counts {chosen.counts[-1]}: there are {count(len(inventory.hosts), 'host')}"
-        )
+    if counts[-1] > len(inventory.hosts):
+        raise UsageError(f"--counts {counts[-1]}: there are {count(len(inventory.hosts), 'host')}")
     runs = []
-    policy = stop.policy_between(inventory)
-    options = train.TrainOptions(
-        chosen.request,
-        chosen.options,
-        chosen.results,
-        detach=True,
-        stop_policy=policy,
-    )
+    options = replace(options, stop_policy=stop.policy_between(inventory))
     with stop.after_all_runs(inventory, print_lines):
-        for number in chosen.counts:
+        for number in counts:
             print_lines(f"on {count(number, 'host')}:")
             whole = power.of_now(inventory, print_lines)
             part = whole.only(whole.names[:number])
             runs.append(train.train(part, replace(options, whole=whole)).run_id)
             _wait(part, runs[-1])
-    return report([read_run(run_id) for run_id in runs], chosen.results)
+    return report([read_run(run_id) for run_id in runs], options.results)
 
 
 def _wait(inventory: Inventory, run_id: str) -> None:

@@ -22,6 +22,7 @@ from bootstrap.report.scaling import (
     step_at_end,
 )
 from bootstrap.workflows.series import scale
+from bootstrap.workflows.train import TrainOptions
 from railhead.documents.carbon.energy import Carbon, Grid
 from railhead.documents.cluster import ClusterPrice
 from railhead.documents.options.runs import ScaleOptions, StartOptions
@@ -146,12 +147,13 @@ def test_each_count_is_trained_on_the_first_hosts(
     assert "Scaling from 1 to 2 ranks" in page.read_text()
     assert "More than 1 rank does not pay: each added rank slows it down" in capsys.readouterr().out
     with pytest.raises(UsageError, match="--counts 3: there are 2 hosts"):
-        scale.scale(INVENTORY, scale.Scale(request(0.5), Options(), (1, 3), results))
+        scale.scale(INVENTORY, (1, 3), TrainOptions(request(0.5), Options(), results, detach=True))
 
 
 def test_the_next_size_is_trained_on_a_machine_that_was_created_again(
     hosts: Runs, pulumi: PulumiCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = hosts.second_created_again(monkeypatch, pulumi)
-    scale.scale(before, scale.Scale(request(0.5), Options(), (1, 2), Path("results").resolve()))
+    results = Path("results").resolve()
+    scale.scale(before, (1, 2), TrainOptions(request(0.5), Options(), results, detach=True))
     assert [*hosts.hosts.values()] == ["h1", "h1 h2"]
