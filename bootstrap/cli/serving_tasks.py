@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 from railhead.documents.options.hosts import JsonOption, TargetOptions
@@ -50,7 +51,6 @@ def predict(
     target: OfEndpoint,
 ) -> None:
     """Send a file, or held-out samples with known answers, to an endpoint."""
-    from ..serving.predict import dumped
     from ..workflows import serving
     from .targets import hosts_of_endpoint
 
@@ -59,7 +59,7 @@ def predict(
         predictions = serving.predict(endpoint.name, samples.file, samples.samples, inventory)
         print_lines(*predictions.lines())
         if file:
-            print(dumped(predictions), file=file)
+            print(json.dumps(predictions.outputs), file=file)
 
 
 @task(SERVE)

@@ -7,7 +7,6 @@ model: this module does not know the model's format.
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -128,8 +127,3 @@ def _predict(
         kind = UsageError if reply.rc == 2 else RailheadError
         raise kind("\n".join(why) or "the client ended without a message")
     return Predictions.read(reply.tail[-1] if reply.tail else "")
-
-
-def dumped(predictions: Predictions) -> str:
-    """The raw outputs of the model as JSON."""
-    return json.dumps(predictions.outputs)

@@ -270,16 +270,12 @@ def predict(
     if file is not None:
         prediction.check_file(Path(file))
     with serving_place(name, inventory) as (endpoint, place):
-        environment = place_environment(place, _served_python(place, endpoint))
+        served = read_document(place.session, endpoint.folder)  # by the runtime's Python
+        environment = place_environment(place, served.argv[0])
         if file is not None:
             return prediction.predict_file(place, endpoint, environment, Path(file))
         data = run_data(endpoint.run_id)
         return prediction.predict_samples(place, endpoint, environment, samples or 1, data)
-
-
-def _served_python(place: EndpointPlace, endpoint: Deployed) -> str:
-    """The runtime's Python that serves the endpoint."""
-    return read_document(place.session, endpoint.folder).argv[0]
 
 
 def show_log(name: str, inventory: Inventory | None = None) -> None:

@@ -142,7 +142,10 @@ def schema() -> Table:
     job = {
         "type": "object",
         "additionalProperties": False,
-        "properties": {key: _schema_of(opt) for key, opt in keys().items()},
+        "properties": {
+            key: {**dict(_type_of(opt)), "description": plain(described(opt))}
+            for key, opt in keys().items()
+        },
     }
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -176,10 +179,6 @@ def _merged(job: Any, typed: Any) -> Any:
 
 
 NUMBERS = {"int": "integer", "float": "number"}
-
-
-def _schema_of(opt: Option) -> Table:
-    return {**dict(_type_of(opt)), "description": plain(described(opt))}
 
 
 def _type_of(opt: Option) -> Iterator[tuple[str, Any]]:
