@@ -18,8 +18,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
-from bootstrap.inventory import caches
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from engine import stack as engine
@@ -33,9 +31,7 @@ EMPTY = "import pulumi\npulumi.export('nothing', 1)\n"
 @contextmanager
 def stacks(folder: Path) -> Iterator[dict[str, engine.Stack]]:
     """The programs to preview, by name."""
-    cli = engine.find(caches.cache("engine").parents[1])
-    if cli is None:
-        sys.exit("there is no Pulumi CLI here; to build it: scripts/engine")
+    cli = engine.required()
     (folder / "aws").mkdir()
     with ExitStack() as held:
         cloud = held.enter_context(Cloud())

@@ -21,14 +21,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from engine import aws, gcp
-from engine.stack import Done, Stack, find
+from engine.stack import Done, required
 from standins.aws.cloud import Cloud
 
 CLOUDS = ("aws", "gcp")
@@ -41,20 +40,7 @@ MOST_CALLS = {
 }
 STATUS_SECONDS = 300.0  # with others on the computer; a bound, not a measure
 SLOW = 0.5  # seconds until a machine runs
-
-
-class Site(Protocol):
-    """A stack and its cloud."""
-
-    stack: Stack
-
-    def existing(self) -> dict[str, str]: ...
-    def running(self) -> dict[str, str]: ...
-    def take_away(self) -> None: ...
-    def slow_down(self, seconds: float) -> None: ...
-    def watch(self, see: Callable[[str], None]) -> None: ...
-    def check_deadlines(self) -> None: ...
-    def remains(self) -> list[str]: ...
+Site = aws.OnAws | gcp.OnGcp  # a stack and its cloud
 
 
 @dataclass
@@ -282,11 +268,7 @@ def main(argv: list[str]) -> int:
     options: Any = parser.parse_args(argv)
     if options.count is not None:
         options.cases = options.first + options.count
-
-    from bootstrap.inventory import caches
-
-    engine = find(caches.cache("engine").parents[1])
-    assert engine, "there is no Pulumi CLI; to build it: make test-engine"
+    engine = required()
     shares = share_out(range(options.first, options.cases), options.cloud)
     failed = sum(run_cases(engine, share, options.seed, cloud) for cloud, share in shares.items())
     print(

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from engine import aws, gcp
-from engine.stack import Stack, find
+from engine.stack import Stack, required
 from standins.aws.cloud import Cloud
 from standins.aws.provider import Provider, serve
 from standins.gcp.cloud import INSTANCE as GOOGLE_INSTANCE
@@ -43,67 +43,32 @@ DENIED = "403: Constraint constraints/compute.vmExternalIpAccess violated for th
 ROUNDS = 3
 
 
-class Site(Protocol):
-    """A cloud as a launch needs it. Regions have the names of the scenarios."""
+@dataclass
+class OnMoto:
+    """AWS. Regions have the names of the scenarios."""
 
-    @property
-    def name(self) -> str:
-        """The cloud's name in a stack's config."""
-
-    @property
-    def port(self) -> int:
-        """That of the provider."""
-
-    @property
-    def person(self) -> type[Person]:
-        """The model of a person there."""
-
-    @property
-    def machine(self) -> str:
-        """The type of a machine in Pulumi's state."""
+    cloud: Cloud
+    provider: Provider
+    port: int  # of the provider
+    name: str = "aws"  # in a stack's config
+    person: type[Person] = Person  # the model of a person there
+    machine: str = aws.INSTANCE  # the type in Pulumi's state
 
     @property
     def env(self) -> Mapping[str, str]:
         """The variables by which `fab` asks this cloud."""
-
-    def config(self, region: str) -> Mapping[str, object]:
-        """The keys of a stack's config that the cloud needs."""
-
-    def watch(self, see: Callable[[str], None]) -> None:
-        """Let `see` see each create of the provider."""
-
-    def machines(self) -> Iterator[tuple[str, str]]:
-        """The owner and the region of each machine that exists."""
-
-    def without_capacity(self, cluster: str) -> AbstractContextManager[None]:
-        """Refuse the machines of a cluster while the block runs."""
-
-    def denying(self, cluster: str) -> AbstractContextManager[None]:
-        """A policy of the account forbids the machines of a cluster while the block runs."""
-
-
-@dataclass
-class OnMoto:
-    """AWS."""
-
-    cloud: Cloud
-    provider: Provider
-    port: int
-    name: str = "aws"
-    person: type[Person] = Person
-    machine: str = aws.INSTANCE
-
-    @property
-    def env(self) -> Mapping[str, str]:
         return {**self.cloud.env, "NO_GCE_CHECK": "true"}
 
     def config(self, region: str) -> Mapping[str, object]:
+        """The keys of a stack's config that the cloud needs."""
         return {"region": region, "zones": f"{region}a"}
 
     def watch(self, see: Callable[[str], None]) -> None:
+        """Let `see` see each create of the provider."""
         self.provider.watch = see
 
     def machines(self) -> Iterator[tuple[str, str]]:
+        """The owner and the region of each machine that exists."""
         states = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopped"]}]
         for region in REGIONS:
             listed = self.cloud.client("ec2", region).describe_instances(Filters=states)
@@ -113,6 +78,7 @@ class OnMoto:
 
     @contextmanager
     def without_capacity(self, cluster: str) -> Iterator[None]:
+        """Refuse the machines of a cluster while the block runs."""
         number = self.provider.created.get(self.machine, 0) + 1
         self.provider.fail(self.machine, number, "InsufficientInstanceCapacity", "none is free")
         yield
@@ -120,6 +86,7 @@ class OnMoto:
 
     @contextmanager
     def denying(self, cluster: str) -> Iterator[None]:
+        """A policy of the account forbids the machines of a cluster while the block runs."""
         self.cloud.extra.demanded = {"cost-centre"}
         yield
         self.cloud.extra.demanded = set()
@@ -127,7 +94,7 @@ class OnMoto:
 
 @dataclass
 class OnGoogle:
-    """Google Cloud."""
+    """Google Cloud, with the same."""
 
     cloud: gcp.SharedCloud
     port: int
@@ -159,6 +126,9 @@ class OnGoogle:
         self.cloud.refuse[f"{cluster}-1"] = DENIED
         yield
         self.cloud.refuse.clear()
+
+
+Site = OnMoto | OnGoogle
 
 
 class Desk:
@@ -352,12 +322,7 @@ def main(argv: list[str]) -> int:
 
 def run(cloud: str, seeds: list[int]) -> int:
     """Run these seeds on a cloud; how many failed."""
-
-    from bootstrap.inventory import caches
-
-    engine = find(caches.cache("engine").parents[1])
-    assert engine, "there is no Pulumi CLI; to build it: make test-engine"
-    failed = 0
+    engine, failed = required(), 0
     with serving(cloud) as fresh:
         for seed in seeds:
             steps, began = steps_of(seed, cloud), cpu_seconds()

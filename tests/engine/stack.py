@@ -45,6 +45,15 @@ def find(caches: Path) -> Path | None:
     return whole[0] if whole else None
 
 
+def required() -> Path:
+    """The same for campaigns and benchmarks, which end without it."""
+    from bootstrap.inventory import caches
+
+    if cli := find(caches.cache("engine").parents[1]):
+        return cli
+    raise SystemExit("there is no Pulumi CLI; to build it: scripts/engine")
+
+
 @dataclass(frozen=True)
 class Step:
     """What the engine did, or would do, to one resource."""
