@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from e2e.local_hosts import Operator, wait_until
+from e2e.scripts import JOIN
 from hosts.base import recipe_digest
 from hosts.full_host import FullHost
 from hosts.network import Network
@@ -15,19 +16,15 @@ from hosts.prepared import digest_of
 
 from bootstrap.host.base.programs import SUPERVISOR
 
-# Joins the ranks as Horovod would, without importing TensorFlow, and ticks for the seconds in its
-# argument, or until its host has a file. Rank 0 writes a file only if it reaches its end.
+# Ticks for the seconds in its argument, or until its host has a file. Rank 0 writes a file only if
+# it reaches its end.
 END_OF_TICKS = "/root/end-of-ticks"
-TICKS = f"""
-import atexit, ctypes, os, pathlib, sys, time
-mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
-mpi.MPI_Init(None, None)
-atexit.register(mpi.MPI_Finalize)
+TICKS = f"""{JOIN}
 end = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < end and not os.path.exists("{END_OF_TICKS}"):
     print("tick", flush=True)
     time.sleep(0.2)
-if os.environ["RAILHEAD_RANK"] == "0":
+if rank == 0:
     pathlib.Path("finished.txt").write_text(os.environ["RAILHEAD_HOST"])
 """
 

@@ -11,17 +11,11 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import Operator, json_lines
+from e2e.scripts import JOIN
 from standins.stores.object_stores import S3, Gcs
 
 from training.data.records import masked_crc
 
-JOIN = """
-import ctypes, json, os, pathlib, sys
-mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
-mpi.MPI_Init(None, None)
-import atexit
-atexit.register(mpi.MPI_Finalize)
-"""
 # Writes down what each rank found, on every host; rank 0 collects nothing: it is printed.
 REPORT = (
     JOIN

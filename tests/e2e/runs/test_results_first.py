@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from e2e.local_hosts import Operator, homes_of_hosts, is_followed, marked, wait_until, with_rights
+from e2e.scripts import JOIN
 from places import ROOT
 from standins.stores.object_stores import S3
 
@@ -26,14 +27,8 @@ from bootstrap.clouds.local import processes
 from bootstrap.host.run import controller
 from bootstrap.host.run.stop_policy import COMES_BACK
 
-JOIN = """
-import ctypes, os, time, pathlib
-mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
-mpi.MPI_Init(None, None)
-import atexit
-atexit.register(mpi.MPI_Finalize)
-rank = int(os.environ["RAILHEAD_RANK"])
-pathlib.Path(f"model-{rank}.txt").write_text("weights")
+WORKS = f"""{JOIN}
+pathlib.Path(f"model-{{rank}}.txt").write_text("weights")
 print("rank", rank, "works", flush=True)
 """
 
@@ -97,7 +92,7 @@ def last_run(operator: Operator) -> str:
 
 
 def test_a_success_stops_them_at_once_and_the_results_are_here(owner: Operator) -> None:
-    owner.write("train.py", JOIN)
+    owner.write("train.py", WORKS)
     done = owner.fab("train", "--script", "train.py").ended(0, "succeeded", "[h1] stopped (/proc")
     assert running(owner) == []
     assert "[h2] stopped" in done.out
@@ -108,7 +103,7 @@ def test_a_success_stops_them_at_once_and_the_results_are_here(owner: Operator) 
 
 def test_a_failure_is_reported_and_keeps_them_and_with_keep_0_they_stop(owner: Operator) -> None:
     script = "if rank == 1:\n    print('about to fail')\n    os._exit(3)\ntime.sleep(600)\n"
-    owner.write("bad.py", JOIN + script)
+    owner.write("bad.py", WORKS + script)
     done = owner.fab("train", "--script", "bad.py")
     done.ended(1, "rank 1 on h2 exited with 3", "| about to fail", "(20 min), then", "kept until")
     assert owner.result()["culprit"]["exit"] == 3
@@ -122,7 +117,7 @@ def test_a_failure_is_reported_and_keeps_them_and_with_keep_0_they_stop(owner: O
 def test_a_killed_controller_leaves_no_machine_running(owner: Operator) -> None:
     go = owner.folder / "go"
     wait = f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.1)\n"
-    owner.write("short/train.py", JOIN + wait)
+    owner.write("short/train.py", WORKS + wait)
     process = owner.start("train", "--script", "short/train.py")
     wait_until(lambda: len(marked(owner.home)) > 3, 60, "the ranks run")
     wait_until(lambda: is_followed(owner.home), 60, "it is followed")
@@ -148,13 +143,13 @@ def test_a_teardown_stops_them_with_a_receipt(owner: Operator) -> None:
 
 
 def test_a_run_that_was_left_stops_its_machines(owner: Operator) -> None:
-    owner.write("short.py", JOIN)
+    owner.write("short.py", WORKS)
     owner.fab("train", "--script", "short.py", "--detach").ended(0, "fab attach")
     stopped(owner, 150)  # not the 20 minutes of a failure
 
 
 def test_no_stop_leaves_them_running(owner: Operator) -> None:
-    owner.write("train.py", JOIN)
+    owner.write("train.py", WORKS)
     done = owner.fab("train", "--script", "train.py", "--no-stop").ended(0, "succeeded")
     assert "the machines keep running (--no-stop)" in done.out
     wait_until(lambda: not supervisors(owner), 30, "its supervisor has ended")
@@ -175,7 +170,7 @@ def test_nobody_is_there_and_the_results_are_in_the_bucket(
     record = owner.home / ".railhead/clusters/ready/cluster.json"
     document = json.loads(record.read_text())
     record.write_text(json.dumps({**document, "bucket": bucket}))
-    owner.write("train.py", JOIN)
+    owner.write("train.py", WORKS)
     started = owner.fab("train", "--script", "train.py", "--detach", env={"NO_PROXY": "127.0.0.1"})
     started.ended(0, f"bucket: install what writes to {bucket}")
     stopped(owner, 150)
@@ -191,7 +186,7 @@ def test_nobody_is_there_and_the_results_are_in_the_bucket(
 
 
 def test_max_hours_end_a_run_and_hosts_without_a_stack_are_not_stopped(operator: Operator) -> None:
-    operator.write("slow.py", JOIN + "time.sleep(600)\n")
+    operator.write("slow.py", WORKS + "time.sleep(600)\n")
     done = operator.fab("train", "--script", "slow.py", "--max-hours", "0.01")
     done.ended(1, "0.01 hours (--max-hours) were over")
     result = operator.result()
