@@ -108,6 +108,11 @@ def folder_on(cluster: Cluster, name: str, path: str) -> Path:
     return home_of(cluster, name) / path.removeprefix("~/")
 
 
+def folders(document: RunData, opened: Opened, cluster: Cluster) -> list[Path]:
+    """The folder of the data on each host."""
+    return [folder_on(cluster, *pair) for pair in zip(opened, document.paths or (), strict=True)]
+
+
 OVERHEAD = 300_000  # bytes of the protocol and of questions and answers, on all connections
 
 
@@ -132,17 +137,11 @@ def sent(opened: Opened) -> Sent:
 
 
 def test_every_host_gets_the_folder_once(
-    data: Path,
-    inventory: Inventory,
-    opened: Opened,
-    cluster: Cluster,
-    sent: Sent,
-    capsys: pytest.CaptureFixture[str],
+    data: Path, opened: Opened, cluster: Cluster, sent: Sent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (document,) = place_data(inputs_of(f"train={data}"), opened)
     assert document.name == "train" and document.mode == "file"
-    for name, path in zip(opened, document.paths or (), strict=True):
-        folder = folder_on(cluster, name, path)
+    for folder in folders(document, opened, cluster):
         assert contents(folder) == contents(data)
         assert stat.S_IMODE((folder / "a.bin").stat().st_mode) == 0o444
         assert not list(folder.parent.glob("*.part")) and not list(
@@ -155,14 +154,9 @@ def test_every_host_gets_the_folder_once(
     assert "already on all hosts" in capsys.readouterr().out
 
 
-def test_shard_gives_each_host_its_own_files(
-    data: Path, inventory: Inventory, opened: Opened, cluster: Cluster
-) -> None:
+def test_shard_gives_each_host_its_own_files(data: Path, opened: Opened, cluster: Cluster) -> None:
     (document,) = place_data(inputs_of(f"train={data},shard"), opened)
-    by_host = [
-        contents(folder_on(cluster, n, p))
-        for n, p in zip(opened, document.paths or (), strict=True)
-    ]
+    by_host = [contents(folder) for folder in folders(document, opened, cluster)]
     assert [sorted(x) for x in by_host] == [["a.bin", "sub/c.bin"], ["d.bin"], ["sub/b.bin"]]
     assert {k: v for x in by_host for k, v in x.items()} == contents(data)
 
@@ -200,8 +194,8 @@ def test_an_interrupted_transfer_continues_inside_a_file(
         (held,) = state.folders.values()
         assert not held.complete and held.there >= 2 * PIECE, "what arrived needs no room"
         (document,) = place_data(inputs_of(f"train={data}"), again)
-    for name, path in zip(opened, document.paths or (), strict=True):
-        assert contents(folder_on(cluster, name, path)) == contents(data)
+    for folder in folders(document, opened, cluster):
+        assert contents(folder) == contents(data)
     assert sent.bytes < 3 * (PIECE + 100) + OVERHEAD, (
         "a.bin, d.bin and the start of b.bin were there"
     )
@@ -289,9 +283,7 @@ def test_a_disk_that_fills_up_is_an_error_and_the_channel_still_works(
     assert opened["h1"].call(PathsState(("~",))).paths == {"~": "folder"}
 
 
-def test_a_path_must_be_on_all_hosts(
-    inventory: Inventory, opened: Opened, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_path_must_be_on_all_hosts(opened: Opened, cluster: Cluster, tmp_path: Path) -> None:
     for name in ("h1", "h2", "h3"):
         (home_of(cluster, name) / "there").mkdir(exist_ok=True)
     (home_of(cluster, "h1") / "there/x").write_text("x")
@@ -308,7 +300,7 @@ def test_a_path_must_be_on_all_hosts(
     assert document.paths == ("~/there",) * 3
 
 
-def test_data_of_a_bucket_is_left_to_the_hosts(inventory: Inventory, opened: Opened) -> None:
+def test_data_of_a_bucket_is_left_to_the_hosts(opened: Opened) -> None:
     (document,) = place_data(inputs_of("train=s3://b-1/x,shard"), opened)
     assert document == RunData("train", "s3://b-1/x", "shard", "file", None)
 
@@ -384,8 +376,8 @@ def test_data_of_a_stack_goes_through_its_bucket(
     (document,) = place_data(inputs_of(f"train={data}"), Sessions(stack, opened))
     readers = 3 * 400_000  # the program that downloads, on three hosts
     assert sent.bytes < readers < 3_100_000, "the data went over the connections"
-    for name, path in zip(opened, document.paths or (), strict=True):
-        assert contents(folder_on(cluster, name, path)) == contents(data)
+    for folder in folders(document, opened, cluster):
+        assert contents(folder) == contents(data)
     bucket = str(stack.bucket).rpartition("/")[2]
     prefix = f"data/{(document.paths or ())[0].rpartition('/')[2]}/"
     names = store.names(bucket, prefix)

@@ -48,50 +48,50 @@ def test_models_of_all_versions_of_other_endpoints_stay(home: Path) -> None:
     assert remaining == ["m2", "m3"]
 
 
-def test_an_update_records_the_new_run_once_it_is_served(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = EndpointDocument(
-        name="e", run_id="r-old", port=8501, stop=None, argv=("x",), until=1.0, env={}
-    )
-    endpoint = Deployed("e", "c", "h1", 8501, "r-new")
-    session: Any = Here(home)
-    recorded: list[str] = []
-    at_wait: list[list[str]] = []
+BEFORE = EndpointDocument(
+    name="e", run_id="r-old", port=8501, stop=None, argv=("x",), until=1.0, env={}
+)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The runs of the endpoints that are recorded here, of which the host has BEFORE."""
+    runs: list[str] = []
     monkeypatch.setattr(deploy, "clock_of", lambda _: 0.0)
-    monkeypatch.setattr(deploy, "read_document", lambda *_: before)
-    monkeypatch.setattr(deploy, "read_state", lambda *_: None)
-    monkeypatch.setattr(deploy, "_wait", lambda *_: at_wait.append([*session.written]))
-    monkeypatch.setattr(
-        "bootstrap.serving.records.save", lambda endpoint: recorded.append(endpoint.run_id)
-    )
-    (home / ".railhead/endpoints/e/versions").mkdir(parents=True)
+    monkeypatch.setattr(deploy, "read_document", lambda *_: BEFORE)
+    monkeypatch.setattr("bootstrap.serving.records.save", lambda entry: runs.append(entry.run_id))
+    return runs
+
+
+def update(session: Any) -> None:
+    """Serve the model m of another run."""
     place: Any = SimpleNamespace(session=session)
     request: Any = SimpleNamespace(seconds=60.0)
-    deploy.update(place, request, endpoint, "m", lambda line: None)
+    deploy.update(place, request, Deployed("e", "c", "h1", 8501, "r-new"), "m", lambda line: None)
+
+
+def test_an_update_records_the_new_run_once_it_is_served(
+    home: Path, recorded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Here(home)
+    at_wait: list[list[str]] = []
+    monkeypatch.setattr(deploy, "read_state", lambda *_: None)
+    monkeypatch.setattr(deploy, "_wait", lambda *_: at_wait.append([*session.written]))
+    (home / ".railhead/endpoints/e/versions").mkdir(parents=True)
+    update(session)
     assert ["r-old" in text for text in at_wait[0]] == [True], "the old version serves until then"
     assert "r-new" in session.written[-1] and "r-old" not in session.written[-1]
-    assert recorded == ["r-new"] and encode(before)["run_id"] == "r-old"
+    assert recorded == ["r-new"] and encode(BEFORE)["run_id"] == "r-old"
 
 
 @pytest.mark.parametrize(("answer", "number"), [([], 1), (["99999999999", "-5", "x", "8"], 9)])
 def test_what_a_host_invents_is_no_version(
-    monkeypatch: pytest.MonkeyPatch, answer: list[str], number: int
+    recorded: list[str], monkeypatch: pytest.MonkeyPatch, answer: list[str], number: int
 ) -> None:
     """TensorFlow Serving reads versions as int64: one above the highest must exist."""
-    before = EndpointDocument(
-        name="e", run_id="r", port=8501, stop=None, argv=("x",), until=1.0, env={}
-    )
     links: list[int] = []
-    monkeypatch.setattr(deploy, "clock_of", lambda _: 0.0)
-    monkeypatch.setattr(deploy, "read_document", lambda *_: before)
     monkeypatch.setattr(deploy, "_wait", lambda *_: None)
     monkeypatch.setattr(deploy, "_link_version", lambda *args: links.append(args[-1]))
-    monkeypatch.setattr("bootstrap.serving.records.save", lambda _: None)
-    session: Any = SimpleNamespace(
-        run=lambda _: SimpleNamespace(rc=0, tail=answer), write=lambda *_: None
-    )
-    place: Any = SimpleNamespace(session=session)
-    request: Any = SimpleNamespace(seconds=60.0)
-    deploy.update(place, request, Deployed("e", "c", "h1", 8501, "r"), "m", lambda line: None)
+    answered = SimpleNamespace(rc=0, tail=answer)
+    update(SimpleNamespace(run=lambda _: answered, write=lambda *_: None))
     assert links == [number]

@@ -100,24 +100,19 @@ def test_a_stack_that_fails_does_not_keep_the_others_running(
     assert "spot, broken" in raised.value.message.splitlines()[0]
 
 
-def test_a_machine_that_no_state_has_stops_with_its_stack(
-    machine: Callable[..., str], aws_client: Callable[[str], Any], pulumi: PulumiCommand
-) -> None:
-    """Pulumi was killed before it could record it."""
-    stray = machine("aa", "ann")
-    backend(pulumi, one=exported(*on_aws(cluster_id="aa")))
-    run()
-    assert states(aws_client) == {stray: "stopped"}
+@pytest.fixture
+def strays(machine: Callable[..., str], pulumi: PulumiCommand) -> dict[str, str]:
+    """Two machines that no state has, by owner: Ann's `up` was killed before it could record it,
+    and the `up` of Bob, a colleague, is in progress."""
+    backend(pulumi, one=exported(*on_aws(cluster_id="aa")), bobs=exported(*on_aws(cluster_id="cc")))
+    return {"ann": machine("aa", "ann"), "bob": machine("cc", "bob")}
 
 
-def test_a_machine_of_another_owner_that_no_state_has_runs_on(
-    machine: Callable[..., str], aws_client: Callable[[str], Any], pulumi: PulumiCommand
+def test_a_machine_that_no_state_has_stops_with_its_stack_and_those_of_others_run_on(
+    strays: dict[str, str], aws_client: Callable[[str], Any]
 ) -> None:
-    """The `up` of a colleague is in progress."""
-    bobs = machine("cc", "bob")
-    backend(pulumi, bobs=exported(*on_aws(cluster_id="cc")))
     run()
-    assert states(aws_client) == {bobs: "running"}
+    assert states(aws_client) == {strays["ann"]: "stopped", strays["bob"]: "running"}
 
 
 def test_a_stack_whose_machines_the_cloud_did_not_list_is_not_without_machines(
@@ -131,14 +126,11 @@ def test_a_stack_whose_machines_the_cloud_did_not_list_is_not_without_machines(
 
 
 def test_owners_count_also_where_the_cloud_lists_its_machines_only_at_the_second_request(
-    machine: Callable[..., str],
+    strays: dict[str, str],
     aws_client: Callable[[str], Any],
     pulumi: PulumiCommand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The `up` of a colleague is in progress, and so is one of ours, which was killed."""
-    ours, bobs = machine("aa", "ann"), machine("cc", "bob")
-    backend(pulumi, one=exported(*on_aws(cluster_id="aa")), bobs=exported(*on_aws(cluster_id="cc")))
     listed_stacks = set[str]()
 
     def fails_first(place: Any) -> Any:
@@ -150,7 +142,8 @@ def test_owners_count_also_where_the_cloud_lists_its_machines_only_at_the_second
 
     monkeypatch.setattr(stack_machines, "list_machines", fails_first)
     run(yes=True)
-    assert len(listed_stacks) == 2 and states(aws_client) == {ours: "stopped", bobs: "running"}
+    assert len(listed_stacks) == 2
+    assert states(aws_client) == {strays["ann"]: "stopped", strays["bob"]: "running"}
 
 
 def test_machines_that_may_be_there_too_are_in_the_outcome(

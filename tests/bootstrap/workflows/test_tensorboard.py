@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -97,21 +97,31 @@ def test_there_is_no_file_where_there_is_nothing_to_show(tmp_path: Path) -> None
     assert event_file(written(tmp_path / "r", RECORDS[:1])) is None
 
 
-def test_pieces_in_the_bucket_become_the_files_they_were(
-    on_s3: Any, s3: Any, tmp_path: Path
-) -> None:
+@pytest.fixture
+def bring(s3: Any, tmp_path: Path) -> Callable[[dict[str, str]], Run]:
+    """Puts files below runs/r1/ in a bucket, and brings the events of that run here."""
     from bootstrap.clouds.aws.s3 import open_bucket
     from bootstrap.clouds.bucket import Bucket
 
+    def work(texts: dict[str, str]) -> Run:
+        for name, text in texts.items():
+            s3.put_object(Bucket="results-b", Key=f"runs/r1/{name}", Body=text)
+        run = Run("r1", tmp_path / "r1")
+        event_files.bring_from_bucket(Bucket(open_bucket("results-b", "us-east-1")), run)
+        return run
+
+    return work
+
+
+def test_pieces_in_the_bucket_become_the_files_they_were(
+    bring: Callable[[dict[str, str]], Run],
+) -> None:
     pieces = {
-        "metrics.jsonl.000000000000": '{"kind": "metric", "na',
-        "metrics.jsonl.000000000022": 'me": "x", "value": 1, "number": 1}\n',
-        "tensorboard/events.out.tfevents.9.h1.000000000000": "events",
+        "live/metrics.jsonl.000000000000": '{"kind": "metric", "na',
+        "live/metrics.jsonl.000000000022": 'me": "x", "value": 1, "number": 1}\n',
+        "live/tensorboard/events.out.tfevents.9.h1.000000000000": "events",
     }
-    for name, text in pieces.items():
-        s3.put_object(Bucket="results-b", Key=f"runs/r1/live/{name}", Body=text)
-    run = Run("r1", tmp_path / "r1")
-    event_files.bring_from_bucket(Bucket(open_bucket("results-b", "us-east-1")), run)
+    run = bring(pieces)
     line = json.loads((run.results / "metrics.jsonl").read_text())
     assert line == {"kind": "metric", "name": "x", "value": 1, "number": 1}
     assert (run.results / "tensorboard/events.out.tfevents.9.h1").read_text() == "events"
@@ -119,20 +129,14 @@ def test_pieces_in_the_bucket_become_the_files_they_were(
 
 
 def test_events_and_profiles_come_from_the_bucket_and_nothing_else(
-    on_s3: Any, s3: Any, tmp_path: Path
+    bring: Callable[[dict[str, str]], Run],
 ) -> None:
-    from bootstrap.clouds.aws.s3 import open_bucket
-    from bootstrap.clouds.bucket import Bucket
-
     wanted = {"tensorboard/events.out.tfevents.9.h1", "tensorboard/plugins/profile/t/h1.xplane.pb"}
-    entries = []
-    for name in (*sorted(wanted), "model.keras"):
-        entries.append({"path": f"results/{name}", "bytes": 1, "sha256": sha256(b"x").hexdigest()})
-        s3.put_object(Bucket="results-b", Key=f"runs/r1/{name}", Body=b"x")
+    names = (*sorted(wanted), "model.keras")
+    one = {"bytes": 1, "sha256": sha256(b"x").hexdigest()}
+    entries = [{"path": f"results/{name}", **one} for name in names]
     manifest = json.dumps({"schema": 1, "files": entries, "skipped": []})
-    s3.put_object(Bucket="results-b", Key="runs/r1/manifest.json", Body=manifest)
-    run = Run("r1", tmp_path / "r1")
-    event_files.bring_from_bucket(Bucket(open_bucket("results-b", "us-east-1")), run)
+    run = bring({**dict.fromkeys(names, "x"), "manifest.json": manifest})
     files = (path for path in run.results.rglob("*") if path.is_file())
     assert {path.relative_to(run.results).as_posix() for path in files} == wanted
 
@@ -305,15 +309,9 @@ def test_a_state_that_no_run_has_is_hostile(tmp_path: Path, state: str) -> None:
 
 
 def test_a_file_of_the_manifest_that_is_not_in_the_bucket_is_named(
-    on_s3: Any, s3: Any, tmp_path: Path
+    bring: Callable[[dict[str, str]], Run],
 ) -> None:
-    from bootstrap.clouds.aws.s3 import open_bucket
-    from bootstrap.clouds.bucket import Bucket
-
     entry = {"path": "results/metrics.jsonl", "bytes": 3, "sha256": "0" * 64}
     manifest = json.dumps({"schema": 1, "files": [entry], "skipped": []})
-    s3.put_object(Bucket="results-b", Key="runs/r1/manifest.json", Body=manifest)
     with pytest.raises(RailheadError, match="lists runs/r1/metrics.jsonl, which"):
-        event_files.bring_from_bucket(
-            Bucket(open_bucket("results-b", "us-east-1")), Run("r1", tmp_path / "r1")
-        )
+        bring({"manifest.json": manifest})

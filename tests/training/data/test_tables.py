@@ -193,6 +193,12 @@ def test_a_table_of_another_format_is_refused_with_a_command(tmp_path: Path, fol
         read(tmp_path if folder else tmp_path / "x.parquet")
 
 
+def labelled(folder: Path, labels: list[str]) -> None:
+    """Write a table with these labels."""
+    rows = [f"{n},{label}" for n, label in enumerate(labels)]
+    (folder / "train.csv").write_text("\n".join(["a,label", *rows]))
+
+
 def some_labels(form: str, classes: int, count: int) -> list[str]:
     return [form.format(number % classes) for number in range(count)]
 
@@ -209,8 +215,7 @@ def some_labels(form: str, classes: int, count: int) -> list[str]:
 def test_labels_that_are_not_meant_are_refused(
     tmp_path: Path, labels: list[str], message: str
 ) -> None:
-    rows = [f"{n},{label}" for n, label in enumerate(labels)]
-    (tmp_path / "train.csv").write_text("\n".join(["a,label", *rows]))
+    labelled(tmp_path, labels)
     with pytest.raises(DataError, match=message):
         reported(tmp_path)
 
@@ -221,16 +226,13 @@ def test_labels_that_are_not_meant_are_refused(
 def test_few_classes_or_some_samples_of_each_are_meant(
     tmp_path: Path, form: str, classes: int, count: int
 ) -> None:
-    rows = [f"{n},{label}" for n, label in enumerate(some_labels(form, classes, count))]
-    (tmp_path / "train.csv").write_text("\n".join(["a,label", *rows]))
+    labelled(tmp_path, some_labels(form, classes, count))
     loaded, _ = reported(tmp_path)
     assert len(loaded.names) == classes
 
 
 def test_doubtful_labels_are_counted(tmp_path: Path) -> None:
-    labels = ["Yes"] * 10 + ["yes"] * 5 + ["None"] * 5
-    rows = [f"{n},{label}" for n, label in enumerate(labels)]
-    (tmp_path / "train.csv").write_text("\n".join(["a,label", *rows]))
+    labelled(tmp_path, ["Yes"] * 10 + ["yes"] * 5 + ["None"] * 5)
     loaded, texts = reported(tmp_path)
     assert loaded.names == ("None", "Yes", "yes"), "None may be the name of a class"
     assert "'Yes' (10) and 'yes' (5)" in texts[0]
