@@ -25,25 +25,13 @@ from railhead.documents.codec import decode
 from railhead.documents.runs.records import Record
 
 PROGRESS = {
-    "kind": "progress",
-    "epoch": 1,
-    "epochs": 5,
-    "step": 12,
-    "steps": 100,
-    "loss": 2.1,
-    "samples_per_s": 900.0,
-    "seconds_left": 12.5,
-}
+    "kind": "progress", "epoch": 1, "epochs": 5, "step": 12, "steps": 100, "loss": 2.1,
+    "samples_per_s": 900.0, "seconds_left": 12.5,
+}  # fmt: skip
 EPOCH = {
-    "kind": "epoch",
-    "epoch": 2,
-    "epochs": 10,
-    "loss": 0.31234,
-    "accuracy": 0.9,
-    "val_loss": 0.00012,
-    "val_accuracy": 0.95,
-    "samples_per_s": 12345.6,
-}
+    "kind": "epoch", "epoch": 2, "epochs": 10, "loss": 0.31234, "accuracy": 0.9,
+    "val_loss": 0.00012, "val_accuracy": 0.95, "samples_per_s": 12345.6,
+}  # fmt: skip
 
 
 def record_line(record: dict[str, Any]) -> str:

@@ -271,14 +271,10 @@ def test_what_a_script_has_reported_is_judged_without_running_it(
     assert below.value.code == 3
     with pytest.raises(railhead.BelowThreshold, match="accuracy 0.96 is below --min accuracy=0.97"):
         run.evaluate(minimum={"accuracy": 0.97})
-    with pytest.raises(
-        UsageError, match="name a script that evaluates"
-    ):  # new data needs a program
-        run.evaluate(data={"test": "mnist"}, minimum={"accuracy": 0.9})
-    with pytest.raises(
-        UsageError, match="name a script that evaluates"
-    ):  # the report may be of another one
-        run.evaluate(model="model.keras")
+    # New data needs a program; and the report may be of another model.
+    for options in ({"data": {"test": "mnist"}}, {"model": "model.keras"}):
+        with pytest.raises(UsageError, match="name a script that evaluates"):
+            run.evaluate(minimum={"accuracy": 0.9}, **options)
     with pytest.raises(Exit, match="name a script that evaluates"):
         result_tasks.evaluate(run="r1", model="model.keras")
     assert not (results / "evaluations/r1").exists()

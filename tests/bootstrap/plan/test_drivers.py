@@ -21,34 +21,20 @@ def host(debian: HostFacts, os: str, kernel: str, arch: str) -> HostFacts:
     return with_cards(replace(debian, os=os, system=system), arch)
 
 
+def server(kernel: str, kind: str = "") -> str:
+    """The packages that Ubuntu has for a flavour of its kernels."""
+    modules = f"linux-modules-nvidia-580-server{kind}{kernel}"
+    return f"{modules} nvidia-headless-no-dkms-580-server{kind} nvidia-utils-580-server"
+
+
 @pytest.mark.parametrize(
     ("os", "kernel", "arch", "packages"),
     [
-        (
-            "ubuntu-22.04", "6.8.0-1043-aws", "volta",
-            "linux-modules-nvidia-580-server-aws nvidia-headless-no-dkms-580-server "
-            "nvidia-utils-580-server",
-        ),
-        (
-            "ubuntu-24.04", "6.14.0-1021-gcp", "turing",
-            "linux-modules-nvidia-580-server-open-gcp nvidia-headless-no-dkms-580-server-open "
-            "nvidia-utils-580-server",
-        ),
-        (
-            "ubuntu-22.04", "5.15.0-140-generic", "ada",
-            "linux-modules-nvidia-580-server-open-generic "
-            "nvidia-headless-no-dkms-580-server-open nvidia-utils-580-server",
-        ),
-        (
-            "ubuntu-22.04", "6.8.0-87-generic", "volta",
-            "linux-modules-nvidia-580-server-generic-hwe-22.04 "
-            "nvidia-headless-no-dkms-580-server nvidia-utils-580-server",
-        ),
-        (
-            "ubuntu-24.04", "6.8.0-87-generic", "hopper",
-            "linux-modules-nvidia-580-server-open-generic "
-            "nvidia-headless-no-dkms-580-server-open nvidia-utils-580-server",
-        ),
+        ("ubuntu-22.04", "6.8.0-1043-aws", "volta", server("-aws")),
+        ("ubuntu-24.04", "6.14.0-1021-gcp", "turing", server("-gcp", "-open")),
+        ("ubuntu-22.04", "5.15.0-140-generic", "ada", server("-generic", "-open")),
+        ("ubuntu-22.04", "6.8.0-87-generic", "volta", server("-generic-hwe-22.04")),
+        ("ubuntu-24.04", "6.8.0-87-generic", "hopper", server("-generic", "-open")),
         (
             "ubuntu-24.04", "6.8.0-1010-mine", "ampere",
             "nvidia-headless-580-server-open nvidia-utils-580-server",

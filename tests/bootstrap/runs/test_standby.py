@@ -60,13 +60,8 @@ def second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         sessions = opened()
         monkeypatch.setattr(connect, "open_sessions", opened)
         monkeypatch.setattr(takeover, "start_agent", lambda *_: "")
-        facts = SimpleNamespace(
-            standbys=frozenset({"r0", "r1"}),
-            home=str(tmp_path),
-            addresses=(),
-            openmpi="4.1.4",
-            boot_id="one",
-        )
+        facts = SimpleNamespace(home=str(tmp_path), addresses=(), openmpi="4.1.4", boot_id="one")
+        facts.standbys = frozenset({"r0", "r1"})
         yield SimpleNamespace(
             inventory=sessions.inventory,
             sessions=sessions,
