@@ -219,7 +219,7 @@ def distributed_optimizer(
     if not isinstance(rate := getattr(optimizer, "_learning_rate", None), keras.Variable):
         config |= {"learning_rate": rate} if "learning_rate" in config else {}
     with keras.utils.custom_object_scope(own_parts(optimizer)):
-        return distributed_class(base, gradients).from_config(config)
+        return distributed_class(base, gradients, optimizer).from_config(config)
 
 
 def own_parts(optimizer: Any) -> dict[str, type]:
@@ -237,13 +237,37 @@ def size_of(hvd: Any, process_set: Any) -> Any:
     return process_set.size()
 
 
-def distributed_class(base: Any, gradients: Gradients) -> Any:
-    """A subclass of an optimizer, with its name in saved models: they need no Horovod."""
+def continue_from(source: Any, optimizer: Any) -> None:
+    """Give a new optimizer the steps and the slots of the one that it replaces, if that has trained
+    the same variables, as a loaded model's has. The learning rate is in its settings."""
+    import tensorflow as tf
+
+    if not source.built or trained(source) != trained(optimizer):
+        return
+    rate = getattr(getattr(optimizer, "inner_optimizer", optimizer), "_learning_rate", None)
+    with tf.init_scope():
+        for variable, value in zip(optimizer.variables, source.variables, strict=True):
+            if variable is not rate:
+                variable.assign(value)
+
+
+def trained(optimizer: Any) -> list[int]:
+    """The identities of the variables that a built optimizer trains."""
+    return [id(variable) for variable in optimizer._trainable_variables]
+
+
+def distributed_class(base: Any, gradients: Gradients, source: Any) -> Any:
+    """A subclass of an optimizer, with its name in saved models: they need no Horovod. It continues
+    from the state of `source`."""
+    sources = [source]
     from keras.src import api_export
     from keras.src.saving import object_registration
 
     def build(self: Any, variables: Any) -> None:
-        base.build(self, variables)
+        if not self.built:
+            base.build(self, variables)
+            while sources:  # not kept: its slots are as large as the model
+                continue_from(sources.pop(), self)
         gradients.build(variables)
 
     @not_converted

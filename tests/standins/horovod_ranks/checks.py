@@ -383,6 +383,24 @@ def check_load_model(hvd: Any, rank: int, folder: Path) -> None:
         assert np.array_equal(*weights)
 
 
+def check_continued(hvd: Any, rank: int, folder: Path) -> None:
+    """An optimizer that has trained, such as a loaded model's, keeps its steps and its slots where
+    the variables are the same; its rate may be changed."""
+    import keras
+
+    variables = [keras.Variable([1.0, 2.0]), keras.Variable([3.0])]
+    source = keras.optimizers.SGD(0.1, momentum=0.9)
+    source.build(variables)
+    source.iterations.assign(5)
+    source.momentums[1].assign([7.0])
+    same, other = hvd.DistributedOptimizer(source), hvd.DistributedOptimizer(source)
+    same.learning_rate = 0.01
+    same.build(variables)
+    other.build(variables[:1])
+    assert int(same.iterations) == 5 and same.momentums[1].numpy().tolist() == [7.0]
+    assert float(same.learning_rate) == np.float32(0.01) and int(other.iterations) == 0
+
+
 def check_elastic(hvd: Any, rank: int, folder: Path) -> None:
     """KerasState saves, restores and synchronizes; its callbacks count epochs and batches."""
     model, arguments = compiled(hvd, rank)
@@ -588,6 +606,7 @@ IN_SUITE: tuple[str, ...] = (
     "broadcast",
     "collectives",
     "compile",
+    "continued",
     "groups",
     "local broadcast",
     "names",
