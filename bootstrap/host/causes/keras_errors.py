@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from railhead.documents.lazy import dataclass
-from railhead.documents.runs.result import Culprit, Result, other_keras
+from railhead.documents.runs.result import Culprit, other_keras
 
 from .keras_names import keras_with
 
@@ -83,16 +82,6 @@ SEARCHED = 1000  # characters of a line
 LONGEST = 600.0  # seconds of an attempt, after which the run does not start again
 
 
-@dataclass(frozen=True)
-class Trace:
-    """The progress of an attempt. `stepped`: its output shows a step; `files`: the number of files
-    in its checkpoint folder."""
-
-    seconds: float
-    stepped: bool = False
-    files: int = 0
-
-
 def needs_other(keras: int, lines: Sequence[str]) -> bool:
     """Whether these last lines of a script show an error that the other Keras does not have."""
     text = "\n".join(line[:SEARCHED] for line in lines)
@@ -112,15 +101,17 @@ def _other_has(keras: int, missing: re.Match[str]) -> bool:
     return False
 
 
-def failure_of_keras(keras: int, result: Result, trace: Trace) -> Culprit | None:
-    """The failure after which a run may start again with the other Keras; None if it may not.
+def is_of_keras(
+    keras: int, culprit: Culprit, seconds: float, *, stepped: bool = False, files: int = 0
+) -> bool:
+    """Whether a run may start again with the other Keras after this failure, `seconds` after the
+    start of the attempt. Not after a complete step or checkpoint, so that only time is lost.
 
-    It may not after a complete step or checkpoint, so that only time is lost.
+    Args:
+        stepped: the output shows a step.
+        files: the number of files in the checkpoint folder.
     """
-    culprit = result.culprit
-    if result.state != "failed" or culprit is None or culprit.rank is None:
-        return None
     # Not result.evaluation, which every run with thresholds has. The record of an evaluation sets
     # `stepped`.
-    begun = trace.stepped or trace.files or trace.seconds > LONGEST
-    return culprit if not begun and needs_other(keras, culprit.lines) else None
+    begun = stepped or files or seconds > LONGEST
+    return culprit.rank is not None and not begun and needs_other(keras, culprit.lines)

@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from standins.runs.supervisor_here import SupervisorHere
 
-from bootstrap.host.causes.keras_errors import ERRORS, LONGEST, Trace, failure_of_keras, needs_other
+from bootstrap.host.causes.keras_errors import ERRORS, LONGEST, is_of_keras, needs_other
 from bootstrap.host.output.progress import STEP
 from bootstrap.runs.keras import evidence, horovod_calls
-from railhead.documents.runs.result import Culprit, Result
+from railhead.documents.runs.result import Culprit
 from railhead.keras_patches.horovod import optimizer
 
 ERROR = "ImportError: `keras.optimizers.legacy` is not supported in Keras 3. When using"
 CULPRIT = Culprit(1, "h2", ("Traceback (most recent call last):", ERROR), exit=1)
-FAILED = Result(state="failed", culprit=CULPRIT)
-BEFORE = Trace(20.0)
 
-NOT_AGAIN: dict[str, tuple[Result, Trace, int]] = {
-    "a step is complete": (FAILED, replace(BEFORE, stepped=True), 3),
-    "there is a checkpoint": (FAILED, replace(BEFORE, files=1), 3),
-    "it took long": (FAILED, Trace(LONGEST + 1), 3),
-    "an error of the other Keras": (FAILED, BEFORE, 2),
-    "another error": (
-        replace(FAILED, culprit=replace(CULPRIT, lines=("ValueError: no data",))), BEFORE, 3
-    ),
-    "a lost host": (replace(FAILED, culprit=replace(CULPRIT, rank=None)), BEFORE, 3),
-    "no culprit": (replace(FAILED, culprit=None), BEFORE, 3),
-    "it was cancelled": (replace(FAILED, state="cancelled"), BEFORE, 3),
-    "it succeeded": (replace(FAILED, state="succeeded"), BEFORE, 3),
-}  # fmt: skip
+# By why not: the Keras of the run, the failure, the seconds of the attempt, and its progress.
+NOT_AGAIN: dict[str, tuple[int, Culprit, float, dict[str, Any]]] = {
+    "a step is complete": (3, CULPRIT, 20, {"stepped": True}),
+    "there is a checkpoint": (3, CULPRIT, 20, {"files": 1}),
+    "it took long": (3, CULPRIT, LONGEST + 1, {}),
+    "an error of the other Keras": (2, CULPRIT, 20, {}),
+    "another error": (3, replace(CULPRIT, lines=("ValueError: no data",)), 20, {}),
+    "a lost host": (3, replace(CULPRIT, rank=None), 20, {}),
+}
 
 
 def test_an_error_of_the_wrong_keras_before_the_first_step_is_one() -> None:
-    assert failure_of_keras(3, FAILED, BEFORE) is CULPRIT
+    assert is_of_keras(3, CULPRIT, 20)
 
 
-@pytest.mark.parametrize("result, trace, keras", NOT_AGAIN.values(), ids=NOT_AGAIN)
-def test_all_other_failures_are_not(result: Result, trace: Trace, keras: int) -> None:
-    assert failure_of_keras(keras, result, trace) is None
+@pytest.mark.parametrize("keras, culprit, seconds, progress", NOT_AGAIN.values(), ids=NOT_AGAIN)
+def test_all_other_failures_are_not(
+    keras: int, culprit: Culprit, seconds: float, progress: dict[str, Any]
+) -> None:
+    assert not is_of_keras(keras, culprit, seconds, **progress)
 
 
 # The last line; the Keras of the run. Real errors: test_errors_of_runtime.py.
