@@ -89,8 +89,8 @@ def _missing(match: re.Match[str]) -> str:
 
 def _row(
     class_: str,
-    source: str,
     *patterns: str,
+    source: str = LINES,
     retry: str = REPEATED,
     advice: Advice = "",
     signal: int | None = None,
@@ -109,41 +109,38 @@ PACKAGES = {
 PROGRAM_XID = r"NVRM: Xid \([^)]*\): (?:13|31|43)"  # errors that a program causes
 FEWER = "a smaller batch, or fewer ranks on that host"
 ROWS = (
-    _row("stall", STALL, r"."),
-    _row("preempted", CLOUD, r".", retry=ALWAYS),
+    _row("stall", r".", source=STALL),
+    _row("preempted", r".", source=CLOUD, retry=ALWAYS),
     _row(
         "memory",
-        KERNEL,
         r"[Oo]ut of memory: Kill",
         r"oom-kill:",
         r"oom_kill of its cgroup",
+        source=KERNEL,
         advice=FEWER,
         signal=9,
     ),
     _row(
         "program",
-        KERNEL,
         PROGRAM_XID + r"\b",
+        source=KERNEL,
         advice="run the program under compute-sanitizer: the GPU is fine",
     ),
-    _row("gpu", KERNEL, r"NVRM: Xid \([^)]*\): (?!(?:45|63)\b)\d+", retry=ALWAYS),
+    _row("gpu", r"NVRM: Xid \([^)]*\): (?!(?:45|63)\b)\d+", source=KERNEL, retry=ALWAYS),
     _row(
         "data",
-        LINES,
         r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?",
         retry=NEVER,
         advice=_sagemaker,
     ),
     _row(
         "data",
-        LINES,
         r"FileNotFoundError: .*No such file or directory: '([^/'][^']{0,200})'",
         retry=NEVER,
         advice=_not_sent,
     ),
     _row(
         "data",
-        LINES,
         r"(?:FileNotFound|NotADirectory|IsADirectory|UnicodeDecode)Error:",
         r"is not an image that can be read",
         r"must be finite numbers",
@@ -151,10 +148,9 @@ ROWS = (
         r"is not a TFRecord file",
         retry=NEVER,
     ),
-    _row("data", LINES, r"DataLossError"),
+    _row("data", r"DataLossError"),
     _row(
         "usage",
-        LINES,
         r"error: (?:unrecognized arguments|the following arguments are required|argument \S+: )",
         r"of this script never joined each other",
         r"each rank needs its own GPU",
@@ -163,7 +159,6 @@ ROWS = (
     ),
     _row(
         "usage",
-        LINES,
         r"pthread_create(?:\(\))? failed",
         r"can't start new thread",
         advice="the account may start no more threads there: fewer ranks on that host, or raise"
@@ -171,7 +166,6 @@ ROWS = (
     ),
     _row(
         "usage",
-        LINES,
         r"Duplicate GPU detected",
         r"ncclInvalidUsage",
         r"(?i:nccl).* invalid usage",
@@ -180,7 +174,6 @@ ROWS = (
     ),
     _row(
         "gpu",
-        LINES,
         r"CUDA_ERROR_(?:SYSTEM_DRIVER_MISMATCH|NO_BINARY_FOR_GPU|COMPAT_NOT_SUPPORTED_ON_DEVICE)",
         r"CUDA driver version is insufficient",
         r"unsupported display driver / cuda driver combination",
@@ -191,7 +184,6 @@ ROWS = (
     ),
     _row(
         "program",
-        LINES,
         r"module 'tensorflow' has no attribute 'estimator'",
         r"tf\.keras\.estimator\.\w+ function not available",
         retry=NEVER,
@@ -199,15 +191,13 @@ ROWS = (
     ),
     _row(
         "program",
-        LINES,
         r"ModuleNotFoundError: No module named '((?!keras\b)\w+)",
         retry=NEVER,
         advice=_missing,
     ),
-    _row("program", LINES, r"(?:ModuleNotFound|Import|Syntax|Indentation)Error:", retry=NEVER),
+    _row("program", r"(?:ModuleNotFound|Import|Syntax|Indentation)Error:", retry=NEVER),
     _row(
         "program",
-        LINES,
         r"(?i:\b(?:loss|gradient) of .{1,80} is not a number)",
         r"after step \d+ is not a number",
         r"(?i:\bloss(?: is| =|=|:) ?nan\b)",
@@ -217,16 +207,14 @@ ROWS = (
     ),
     _row(
         "disk",
-        LINES,
         r"No space left on device",
         r"Disk quota exceeded",
         r"no space for checkpoints",
         retry=NEVER,
     ),
-    _row("disk", LINES, r"Input/output error", r"Read-only file system"),
+    _row("disk", r"Input/output error", r"Read-only file system"),
     _row(
         "memory",
-        LINES,
         r"\bMemoryError\b",
         r"Cannot allocate memory",
         r"std::bad_alloc",
@@ -242,7 +230,6 @@ ROWS = (
     ),
     _row(
         "gpu",
-        LINES,
         r"CUDA_ERROR_(?:ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR)",
         r"CUDA_ERROR_(?:SYSTEM_NOT_READY|DEVICE_UNAVAILABLE)",
         r"uncorrectable (?:ECC|NVLink) error",
@@ -254,7 +241,6 @@ ROWS = (
     ),
     _row(
         "program",
-        LINES,
         r"/tensorflow\.CoordinationService/ShutdownTask",
         r"Shutdown barrier (?:in coordination service )?has failed",
         retry=NEVER,
@@ -262,14 +248,12 @@ ROWS = (
     ),
     _row(
         "program",
-        LINES,
         r"ended before the others",
         r"Horovod has been shut down",
         advice="a rank ended before the others: each one needs as many steps, or hvd.join()",
     ),
     _row(
         "network",
-        LINES,
         r"HorovodInternalError",
         r"nccl(?:Remote|System)Error",
         r"NCCL error",
@@ -287,7 +271,6 @@ ROWS = (
     ),
     _row(
         "network",
-        LINES,
         r"Connection (?:reset|refused|timed out|closed|aborted)",
         r"(?:ConnectionReset|ConnectionRefused|BrokenPipe)Error",
         r"No route to host",
@@ -299,20 +282,20 @@ ROWS = (
         r"[Aa]ddress already in use",
     ),
     # TensorFlow indents an exception of a tf.function below a line that has only its location.
-    _row("program", LINES, r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception): (?!in user code:)"),
-    _row("disk", SPACE, r".", retry=NEVER),
+    _row("program", r"^\s*(?:[\w.]+\.)?\w*(?:Error|Exception): (?!in user code:)"),
+    _row("disk", r".", source=SPACE, retry=NEVER),
     _row(
         "host",
-        END,
         r"^lost$",
         r"no heartbeat of (?:its ranks|rank \d+)",
         r"it answers again",
         r"no sign of life",
         r"^killed by signal (?:1|2|9|15)$",
+        source=END,
         retry=ALWAYS,
     ),
-    _row("usage", END, r"^exited with 2$", retry=NEVER),
-    _row("program", END, r""),
+    _row("usage", r"^exited with 2$", source=END, retry=NEVER),
+    _row("program", r"", source=END),
 )
 MEANINGS: Mapping[str, str] = {  # class -> its evidence, for docs/troubleshooting.md
     "program": "an exception, a crash, another exit code; a loss that is not a number; an Xid that"
