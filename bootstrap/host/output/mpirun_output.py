@@ -97,10 +97,6 @@ class MpirunOutput:
         ready, self.raw = self.raw[:complete], self.raw[complete:]
         yield from self._split(ready)
 
-    def rest(self, rank: int, text: bytes) -> Iterator[tuple[int, bytes]]:
-        """As `feed`, for output of a rank that mpirun has not forwarded."""
-        yield from self._of_rank(rank, text)
-
     def drain(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines in mpirun's remaining output."""
         yield from self._split(self.raw)
@@ -133,16 +129,17 @@ class MpirunOutput:
         if GUARD in text:
             self.framed.add(self.rank)
         if self.rank not in self.framed:  # from mpirun, or from the shell that starts the rank
-            yield from self._of_rank(self.rank, text.replace(b"\n", END))
+            yield from self.of_rank(self.rank, text.replace(b"\n", END))
             return
         frame, end, rest = text.partition(b"\n")
-        yield from self._of_rank(self.rank, frame)
+        yield from self.of_rank(self.rank, frame)
         if end:
             self.rank = MPIRUN
         if rest:
             yield from self._lines(rest)
 
-    def _of_rank(self, rank: int, text: bytes) -> Iterator[tuple[int, bytes]]:
+    def of_rank(self, rank: int, text: bytes) -> Iterator[tuple[int, bytes]]:
+        """As `feed`, for output of one rank, without tags."""
         self.active.add(rank)
         if ENDED in text:
             self.ended.add(rank)

@@ -30,6 +30,7 @@ from .mpirun_output import MPIRUN, Heartbeats, MpirunFile, MpirunOutput
 from .progress import STEP, STEP_RECORDS, Progress
 
 LOOK = 0.1  # seconds between two reads of output
+UNFINISHED = 0.5  # seconds between two looks at unfinished lines
 CARBON = 45.0  # seconds, at least, between two carbon records
 LATEST = 600.0  # seconds
 RECORD = b"@railhead "
@@ -216,7 +217,9 @@ class RunOutput:
         self.numbers = dict(numbers or {})
         self.energy = {} if energy is None else energy
         self.carbon_added = time.monotonic()
-        self.unfinished: dict[str, str] = {}  # {rank: its unfinished line}
+        # {rank: its unfinished line}: a progress bar, for example, ends its line when complete.
+        self.unfinished: dict[str, str] = {}
+        self.unfinished_noted = 0.0  # when, monotonic
         self.has_ended = False  # whether all of mpirun's output was read
         self.heartbeats = Heartbeats([host.slots for host in run.hosts])
         self.progress = Progress()
@@ -231,8 +234,8 @@ class RunOutput:
     def read(self, process: subprocess.Popen[bytes]) -> None:
         """Read the output of all ranks from mpirun's stdout until mpirun ends."""
         try:
-            splitter, updated = self.splitter, 0.0
-            while data := self.next_output(process, splitter):
+            splitter = self.splitter
+            while data := self.next_output(process):
                 self.add_lines(splitter.feed(data))
                 for rank, count in splitter.counts.items():
                     self.marks.note(rank, count - len(splitter.unfinished[rank]))
@@ -243,9 +246,7 @@ class RunOutput:
                     self.note_first_step()
                 splitter.active.clear()
                 splitter.stepped.clear()
-                if time.monotonic() - updated > 0.5:
-                    updated = time.monotonic()
-                    self.note_unfinished(splitter)
+                self.note_unfinished()
             self.add_lines(splitter.drain())
         except BaseException as error:  # the main thread raises it
             self.broken = error
@@ -263,13 +264,12 @@ class RunOutput:
         for rank in range(self.run.size):
             if not self.run.host_of(rank):
                 known = splitter.counts.get(rank, 0), splitter.lasts.get(rank, b"")
-                self.add_lines(splitter.rest(rank, kept_output.after(self.folder, rank, *known)))
+                self.add_lines(splitter.of_rank(rank, kept_output.after(self.folder, rank, *known)))
         self.add_lines(splitter.close())
 
-    def next_output(self, process: subprocess.Popen[bytes], splitter: MpirunOutput) -> bytes:
+    def next_output(self, process: subprocess.Popen[bytes]) -> bytes:
         """The next output, b"" after the last. Only the time of waiting for output counts as
         silence of the hosts. During the wait, unfinished lines are noted."""
-        noted = time.monotonic()
         while True:
             has_ended = process.returncode is not None  # before the last read
             if (data := self.source.read()) or has_ended:
@@ -277,9 +277,7 @@ class RunOutput:
             begun = time.monotonic()
             time.sleep(LOOK)
             self.heartbeats.waited(time.monotonic() - begun)
-            if begun - noted >= 1.0:
-                noted = begun
-                self.note_unfinished(splitter)
+            self.note_unfinished()
 
     def read_mpirun(self, process: subprocess.Popen[bytes]) -> None:
         """Read mpirun's own messages from its stderr, which has no other output."""
@@ -287,20 +285,18 @@ class RunOutput:
         for line in process.stderr:
             self.add_line(MPIRUN, self.secrets.redact(line.rstrip(b"\n")))
 
-    def note_unfinished(self, splitter: MpirunOutput) -> None:
-        """Note the unfinished lines; a changed one counts as progress, as a finished line does."""
-        lines = self.unfinished_lines(splitter)
+    def note_unfinished(self) -> None:
+        """Note the unfinished lines, at most every UNFINISHED seconds; a changed one counts as
+        progress, as a finished line does."""
+        if time.monotonic() - self.unfinished_noted < UNFINISHED:
+            return
+        self.unfinished_noted = time.monotonic()
+        texts = self.splitter.unfinished_lines()
+        lines = {str(rank): shown(self.secrets.redact(text)) for rank, text in texts.items()}
         for rank, line in lines.items():
             if line and line != self.unfinished.get(rank):
                 self.note_progress(int(rank), line.encode())
         self.unfinished = lines
-
-    def unfinished_lines(self, splitter: MpirunOutput) -> dict[str, str]:
-        """{rank: unfinished line}: progress bars, for example, end their line only when
-        complete."""
-        return {
-            str(r): shown(self.secrets.redact(x)) for r, x in splitter.unfinished_lines().items()
-        }
 
     def time_of(self, rank: int, printed: float | None) -> float:
         """When a line was printed, by the clock of the chief, which has the checkpoints. The clock
@@ -338,16 +334,18 @@ class RunOutput:
         if self.metric_lines:
             self.metric_lines.feed(line, self.line_time)
         if epoch := self.keras_lines.feed(line) if self.keras_lines else None:
-            rank = self.metric_rank
-            record = {"kind": "epoch", "name": "output", "rank": rank, "host": self.host_of(rank)}
-            self.metrics.add(json.dumps({**record, "time": self.line_time, **epoch}).encode())
+            self.record("epoch", self.line_time, {"name": "output", **epoch}, self.metric_rank)
+
+    def record(self, kind: str, when: float, values: Mapping[str, Any], rank: int = 0) -> None:
+        """Store a record of a rank at this time."""
+        record = {"kind": kind, "rank": rank, "host": self.host_of(rank), "time": when}
+        self.metrics.add(json.dumps({**record, **values}).encode())
 
     def note_first_step(self) -> None:
         """Note that a script has completed its first step: a record for the timeline."""
         if self.first_step is None and isinstance(self.run.program, Script):
             self.first_step = time.monotonic()
-            record = {"kind": "first_step", "rank": 0, "host": self.host_of(0)}
-            self.metrics.add(json.dumps({**record, "time": time.time()}).encode())
+            self.record("first_step", time.time(), {})
 
     def note_step(self, step: Any) -> None:
         """Note that a step is complete; `step`: its number in a record, if there is one."""
@@ -371,8 +369,7 @@ class RunOutput:
         """Add our last line to the log of each rank, and close all files. The next attempt repeats
         the records that are later than `since`."""
         if since is not None:
-            record = {"kind": "start", "since": since, "rank": 0, "host": self.host_of(0)}
-            self.metrics.add(json.dumps({**record, "time": time.time()}).encode())
+            self.record("start", time.time(), {"since": since})
         for rank in range(self.run.size):
             self.logs[rank].add(text.encode())
         self.close()
@@ -386,13 +383,11 @@ class RunOutput:
 
     def add_metric(self, record: dict[str, Any]) -> None:
         """Store a record that a pattern of --metric has found."""
-        rank = self.metric_rank
         self.last_metrics[record["name"]] = record["value"]
         self.note_step(None)
-        self.progress.step([rank])
+        self.progress.step([self.metric_rank])
         record["number"] += self.numbers.get(record["name"], 0)
-        record.update(rank=rank, host=self.host_of(rank))
-        self.metrics.add(json.dumps(record).encode())
+        self.record("metric", record["time"], record, self.metric_rank)
 
     def close_metrics(self) -> str:
         """Search the last lines, and write the waiting ones; returns an error, or ""."""
@@ -451,9 +446,8 @@ class RunOutput:
             return
         self.carbon_added = now
         if carbon := carbon_of(self.energy.values(), self.run.grid):
-            grams = carbon.grams(carbon.kwh)
-            record = {"kind": "carbon", "kwh": carbon.kwh, "gco2e": grams, "host": host}
-            self.metrics.add(json.dumps({**record, "rank": 0, "time": self.line_time}).encode())
+            values = {"kwh": carbon.kwh, "gco2e": carbon.grams(carbon.kwh)}
+            self.record("carbon", self.line_time, values)
 
     def add_end(self, rank: int, code: int) -> None:
         """Note the exit code that a rank reported."""

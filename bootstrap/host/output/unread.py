@@ -31,7 +31,7 @@ def main(folder: str) -> None:
         output.first_step = 0.0  # it was recorded
         output.latest = FOR_EVER
         for rank, text in texts.items():
-            output.add_lines(output.splitter.rest(rank, text))
+            output.add_lines(output.splitter.of_rank(rank, text))
         output.add_lines(output.splitter.close())
         output.close_metrics()
         output.close()
