@@ -26,7 +26,7 @@ from ..base.log_lines import print_line
 from ..buckets.folder import bucket_folder
 from ..buckets.repeats import outlasting
 from ..run import end_processes, held
-from ..run.lease import Holder, holder
+from ..run.lease import holder
 from .terms import Terms, claim_of
 
 LOG = "lease.log"  # not in logs/: it grows after the files in there were hashed
@@ -54,7 +54,7 @@ class LeaseHolder:
         now, sent, ended = held.now(), held.sent(self.folder), held.is_over(self.folder)
         if sent is None:
             return False
-        decision = holder(Holder(now, sent, self.next_term, ended))
+        decision = holder(now, sent, next_term=self.next_term, ended=ended)
         if decision == "lost":
             held.drop(self.folder)
             return False

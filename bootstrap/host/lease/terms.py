@@ -16,7 +16,7 @@ from railhead.documents.lazy import dataclass
 from railhead.documents.runs.takeover import Beat, Claim, Term
 
 from ..buckets.folder import BucketFolder
-from ..run.lease import LAST, Standby
+from ..run.lease import LAST, standby
 
 T = TypeVar("T")
 
@@ -98,9 +98,9 @@ class Watch:
         if beat != self.beat:
             self.beat, self.seen, self.looks = beat, now, 0
 
-    def facts(self, now: float) -> Standby:
-        """The input of the standby's decision."""
-        return Standby(now, self.seen, self.read, self.looks, self.over, self.led)
+    def decision(self, now: float) -> str:
+        """What the standby does, as `lease.standby` says."""
+        return standby(now, self.seen, self.read, self.looks, over=self.over, led=self.led)
 
 
 def claim_of(term: Term) -> Claim:

@@ -8,8 +8,6 @@ never active.
 
 from __future__ import annotations
 
-from railhead.documents.lazy import dataclass
-
 RENEW = 10.0  # seconds between two beats, and between two looks
 # Seconds from the start of the last beat that arrived until its host gives up: a bucket outage of a
 # minute costs no attempt.
@@ -21,49 +19,38 @@ OTHER_LEADS = 3  # exit code of `reclaim` if another host has the next term
 CUT_OFF = 3600.0  # seconds for which a standby tries to read the bucket before it gives up
 
 
-@dataclass(frozen=True)
-class Holder:
-    """The facts of a term's holder. `sent`: when it began to send the last beat that arrived.
-    `next_term`: another host has the next term. `ended`: the run is over."""
-
-    now: float
-    sent: float
-    next_term: bool = False
-    ended: bool = False
-
-
-def holder(facts: Holder) -> str:
+def holder(now: float, sent: float, *, next_term: bool = False, ended: bool = False) -> str:
     """`hold`: ranks may run, and results may be published. `beat`: the same, and a beat is due.
-    `lost`: end the ranks here, publish nothing, stop no other machine. `done`: nothing to renew."""
-    if facts.next_term or facts.now - facts.sent >= HOLD:
+    `lost`: end the ranks here, publish nothing, stop no other machine. `done`: nothing to renew.
+
+    Args:
+        sent: when the holder of a term began to send the last beat that arrived.
+        next_term: another host has the next term.
+        ended: the run is over.
+    """
+    if next_term or now - sent >= HOLD:
         return "lost"
-    if facts.ended:
+    if ended:
         return "done"
-    return "beat" if facts.now - facts.sent >= RENEW else "hold"
+    return "beat" if now - sent >= RENEW else "hold"
 
 
-@dataclass(frozen=True)
-class Standby:
-    """The facts of a standby. `seen`: when it last saw a new beat, or began to watch. `read`: when
-    it last read the bucket; `looks`: how often since `seen`. `over`: a host has the last term.
-    `led`: a host has had term 1; a run without one has not started, and its user has an error
-    message."""
-
-    now: float
-    seen: float
-    read: float
-    looks: int
-    over: bool = False
-    led: bool = True
-
-
-def standby(facts: Standby) -> str:
+def standby(
+    now: float, seen: float, read: float, looks: int, *, over: bool = False, led: bool = True
+) -> str:
     """`watch`; `claim`: try to create the next term, and supervise the run if that succeeds; `end`:
-    give up, because the run is over, or cannot be continued from here."""
-    if facts.over or facts.now - facts.read >= CUT_OFF:
+    give up, because the run is over, or cannot be continued from here.
+
+    Args:
+        seen: when the standby last saw a new beat, or began to watch.
+        read: when it last read the bucket; `looks`: how often since `seen`.
+        over: a host has the last term.
+        led: a host has had term 1. A run without one has not started; its user has an error.
+    """
+    if over or now - read >= CUT_OFF:
         return "end"
     # Until the last read, not until now: after a freeze, that read is old.
-    silent = facts.read - facts.seen >= EXPIRED and facts.looks >= LOOKS
+    silent = read - seen >= EXPIRED and looks >= LOOKS
     if not silent:
         return "watch"
-    return "claim" if facts.led else "end"
+    return "claim" if led else "end"

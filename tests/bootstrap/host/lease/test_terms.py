@@ -23,7 +23,7 @@ from bootstrap.host.lease.fence import Fence, LeaseLost
 from bootstrap.host.lease.holder import LeaseHolder
 from bootstrap.host.lease.terms import Terms, Watch
 from bootstrap.host.run import held
-from bootstrap.host.run.lease import EXPIRED, HOLD, standby
+from bootstrap.host.run.lease import EXPIRED, HOLD
 from bootstrap.host.upload import live_upload, restore_checkpoints, upload
 from bootstrap.host.upload.live_upload import CheckpointUpload
 from railhead.documents.runs.manifest import UploadedCheckpoints
@@ -105,14 +105,14 @@ def test_a_standby_sees_beats_and_claims_after_the_last_one(
     assert watch.beat and watch.beat.number == 3
     for now in range(40, 30 + int(EXPIRED), 10):
         watch.look(now)
-        assert standby(watch.facts(now)) == "watch"
+        assert watch.decision(now) == "watch"
     watch.look(30 + EXPIRED)
-    assert standby(watch.facts(30 + EXPIRED)) == "claim"
+    assert watch.decision(30 + EXPIRED) == "claim"
     assert terms.claim(2, Claim("h2", "mark-2"))
     assert not holder.beat(held.now()) and not holder.step(lives=True)
     assert held.has_lost(str(first))
     watch.look(140 + EXPIRED)
-    assert standby(watch.facts(140 + EXPIRED)) == "end", "the run has another chief"
+    assert watch.decision(140 + EXPIRED) == "end", "the run has another chief"
 
 
 @pytest.mark.parametrize(("is_led", "decision"), [(True, "claim"), (False, "end")])
@@ -126,7 +126,7 @@ def test_a_run_that_nobody_has_led_is_not_taken_over(
     watch = Watch(terms, seen=0, read=0)
     for now in (10, 50, EXPIRED):
         watch.look(now)
-    assert standby(watch.facts(EXPIRED)) == decision
+    assert watch.decision(EXPIRED) == decision
 
 
 def test_a_run_whose_results_are_published_is_not_taken_over(

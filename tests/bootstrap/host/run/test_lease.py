@@ -14,44 +14,46 @@ from bootstrap.host.run.lease import (
     HOLD,
     LAST,
     RENEW,
-    Holder,
-    Standby,
     holder,
     standby,
 )
 
 
 @pytest.mark.parametrize(
-    ("facts", "decision"),
+    ("now", "more", "decision"),
     [
-        (Holder(5, 0), "hold"),
-        (Holder(RENEW, 0), "beat"),
-        (Holder(HOLD - 1, 0), "beat"),
-        (Holder(HOLD, 0), "lost"),
-        (Holder(1, 0, next_term=True), "lost"),
-        (Holder(HOLD, 0, ended=True), "lost"),
-        (Holder(5, 0, ended=True), "done"),
+        (5, {}, "hold"),
+        (RENEW, {}, "beat"),
+        (HOLD - 1, {}, "beat"),
+        (HOLD, {}, "lost"),
+        (1, {"next_term": True}, "lost"),
+        (HOLD, {"ended": True}, "lost"),
+        (5, {"ended": True}, "done"),
     ],
 )
-def test_a_holder_beats_and_gives_up_after_silence(facts: Holder, decision: str) -> None:
-    assert holder(facts) == decision
+def test_a_holder_beats_and_gives_up_after_silence(
+    now: float, more: dict[str, bool], decision: str
+) -> None:
+    assert holder(now, 0, **more) == decision
 
 
 @pytest.mark.parametrize(
-    ("facts", "decision"),
+    ("now", "read", "looks", "more", "decision"),
     [
-        (Standby(135, 0, 129, 9), "watch"),
-        (Standby(135, 0, 130, 9), "claim"),
-        (Standby(135, 0, 130, 2), "watch"),
-        (Standby(400, 0, 125, 9), "watch"),
-        (Standby(CUT_OFF, 0, 0, 9), "end"),
-        (Standby(135, 0, 130, 9, over=True), "end"),
-        (Standby(135, 0, 130, 9, led=False), "end"),
-        (Standby(135, 0, 129, 9, led=False), "watch"),
+        (135, 129, 9, {}, "watch"),
+        (135, 130, 9, {}, "claim"),
+        (135, 130, 2, {}, "watch"),
+        (400, 125, 9, {}, "watch"),
+        (CUT_OFF, 0, 9, {}, "end"),
+        (135, 130, 9, {"over": True}, "end"),
+        (135, 130, 9, {"led": False}, "end"),
+        (135, 129, 9, {"led": False}, "watch"),
     ],
 )
-def test_a_standby_claims_the_next_term_after_silence(facts: Standby, decision: str) -> None:
-    assert standby(facts) == decision
+def test_a_standby_claims_the_next_term_after_silence(
+    now: float, read: float, looks: int, more: dict[str, bool], decision: str
+) -> None:
+    assert standby(now, 0, read, looks, **more) == decision
 
 
 @dataclass
@@ -94,7 +96,7 @@ class Host:
             self.sent, self.late = max(self.sent, self.late[1]), None
         is_due = self.cut <= t and not self.late
         next_term = is_due and bucket.term > self.term
-        decision = "hold" if self.last else holder(Holder(now, self.sent, next_term))
+        decision = "hold" if self.last else holder(now, self.sent, next_term=next_term)
         self.holds = decision != "lost"
         if decision == "beat" and is_due:
             self.late = t + delay, now
@@ -108,9 +110,9 @@ class Host:
             if (bucket.term, bucket.beats) != (self.term, self.beat):
                 self.term, self.beat = bucket.term, bucket.beats
                 self.seen, self.looks = now, 0
-        facts = Standby(now, self.seen, self.read, self.looks, self.over, self.led)
-        if standby(facts) != "claim":
-            self.stays = standby(facts) != "end"
+        step = standby(now, self.seen, self.read, self.looks, over=self.over, led=self.led)
+        if step != "claim":
+            self.stays = step != "end"
             return False
         if self.cut > t:
             return False
@@ -218,7 +220,7 @@ def test_a_holder_that_does_not_look_at_its_clock_makes_a_second_chief() -> None
 
 def test_an_outage_of_the_bucket_for_a_minute_costs_no_lease() -> None:
     """The last beat was sent RENEW before it, and the next one takes SILENCE to fail."""
-    assert holder(Holder(60 + RENEW + SILENCE, 0)) == "beat"
+    assert holder(60 + RENEW + SILENCE, 0) == "beat"
 
 
 def test_a_holder_gives_up_long_before_a_standby_claims() -> None:
