@@ -55,8 +55,7 @@ def add_unread(folder: str) -> None:
     from ..base import bounded
 
     argv = [sys.executable, "-I", "-S", os.path.join(folder, programs.NAME), programs.UNREAD]
-    with contextlib.suppress(OSError):  # the existing files are sent
-        bounded.run([*argv, folder], UNREAD_SECONDS)
+    bounded.run([*argv, folder], UNREAD_SECONDS)  # if it fails, the existing files are sent
 
 
 def get(request: Get) -> Sent:

@@ -118,10 +118,9 @@ class Returning:
 
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         """Start a no-op program on that host, without the run's marks."""
-        number = [host.name for host in self.run.hosts].index(name) + 1
-        argv = end_processes.command_on_host(
-            self.run, self.folder, number, f"{programs.END_PROCESSES} none"
-        )
+        index = [host.name for host in self.run.hosts].index(name)
+        words = programs.END_PROCESSES, "none"
+        argv = end_processes.command_on_host(self.run, self.folder, index, *words)
         return bounded.start_beside(argv, os.devnull)
 
     def is_due(self, lacks_time: Callable[[Checkpoints], bool]) -> bool:

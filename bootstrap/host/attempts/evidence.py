@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 
 from railhead.documents.codec import encode, key
@@ -60,14 +59,10 @@ def _of_host(run: RunDocument, folder: str, culprit: Culprit, seconds: float) ->
     is_lost = culprit.rank is None
     if culprit.host not in names or (is_lost and not os.path.exists(time_left.TOOL)):
         return Evidence()
-    number = names.index(culprit.host) + 1
-    arguments = (run.run_id, f"{seconds:.0f}", str(culprit.rank))
-    argv = programs.command(programs.EVIDENCE, *arguments)
-    if number > 1:
-        command = " ".join((programs.EVIDENCE, *arguments))
-        argv = end_processes.command_on_host(run, folder, number, command)
-    with contextlib.suppress(OSError, ValueError):
-        ended = bounded.run(argv, OF_LOST if is_lost else SECONDS)
+    words = (programs.EVIDENCE, run.run_id, f"{seconds:.0f}", str(culprit.rank))
+    argv = end_processes.command_on_host(run, folder, names.index(culprit.host), *words)
+    ended = bounded.run(argv, OF_LOST if is_lost else SECONDS)
+    with contextlib.suppress(ValueError):
         evidence = end_processes.document_of(Evidence, ended.out)
         return Evidence(cloud=evidence.cloud) if is_lost else evidence
     return Evidence()
@@ -87,10 +82,9 @@ def kernel_lines(log: str, since: float) -> list[str]:
 def read_log() -> str:
     """The kernel's log; "" if it cannot be read."""
     for argv in LOGS:
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run(argv, capture_output=True, timeout=SECONDS / 4, check=False)
-            if done.returncode == 0:
-                return done.stdout.decode(errors="replace")
+        ended = bounded.run(argv, SECONDS / 4)
+        if ended.code == 0:
+            return ended.out
     return ""
 
 

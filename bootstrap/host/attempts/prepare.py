@@ -35,7 +35,7 @@ BLOBS = "~/.railhead/blobs"
 OURS = (*manifest.OURS, METRICS, "evaluation.json")
 # What libraries write before the first step: compiled modules, and TensorBoard's empty files.
 OF_LIBRARIES = ("__pycache__/", "events.out.tfevents.")
-LONGEST = 300  # characters of a reason
+LONGEST = 300  # characters of a path
 AT_ONCE = 16  # hosts
 NO_CONNECTION = 255  # exit code of ssh
 
@@ -100,19 +100,14 @@ def _on_host(start: Start, index: int) -> Fault | None:
     """Run this program on another host."""
     name = start.run.hosts[index].name
     how = "as-new" if start.as_new else "as-it-is"
-    program = f"{programs.PREPARE} {start.run.run_id} {index} {how}"
+    words = (programs.PREPARE, start.run.run_id, str(index), how)
     request = {"run": encode(start.run), "secrets": dict(start.secrets)}
     # Secrets do not use the connection of the login check: it has the quick key exchange.
     shared = () if start.secrets else programs.SHARED
-    argv = end_processes.command_on_host(start.run, start.folder, index + 1, program, shared)
-    try:
-        ended = bounded.run(argv, end_processes.REPLY, json.dumps(request))
-    except OSError as error:
-        return Fault(name, str(error))
-    if ended.code is None:
-        return Fault(name, f"no answer within {end_processes.REPLY:g} seconds", unreachable=True)
-    last = (ended.err.strip().splitlines() or [f"exit code {ended.code}"])[-1]
-    return Fault(name, last[-LONGEST:], ended.code == NO_CONNECTION) if ended.code else None
+    argv = end_processes.command_on_host(start.run, start.folder, index, *words, shared=shared)
+    ended = bounded.run(argv, end_processes.REPLY, json.dumps(request))
+    unreachable = ended.code in (None, NO_CONNECTION)
+    return Fault(name, ended.why, unreachable) if ended.why else None
 
 
 def prepare(start: Start, host: int) -> None:

@@ -104,7 +104,13 @@ class Restarts:
         failed = Attempt(ended.run.keras, culprit, round(ended.times.seconds, 1))
         checkpoints = points.checkpoints(ended.folder, ended.changes)
         point = checkpoints.newest
-        if ended.run.keras_auto and _needs_other_keras(ended, point):
+        if ended.run.keras_auto and keras_errors.is_of_keras(
+            ended.run.keras,
+            culprit,
+            ended.times.seconds,
+            stepped=ended.stepped,
+            files=point.files,
+        ):
             return self._with_other_keras(ended, failed)
         if not ended.run.retries:
             return Decision()
@@ -177,12 +183,6 @@ class Restarts:
         return self.lacks_time(run, checkpoints, ended.times)
 
 
-def _needs_other_keras(ended: Ended, point: Point) -> bool:
-    """Whether the script failed because of its Keras."""
-    trace = keras_errors.Trace(ended.times.seconds, ended.stepped, point.files)
-    return bool(keras_errors.failure_of_keras(ended.run.keras, ended.result, trace))
-
-
 def _key(cause: Cause | None) -> str:
     """A cause without the numbers that differ each time."""
     return re.sub(r"\d+", "#", str(cause))
@@ -221,7 +221,7 @@ def _hosts_with_checkpoints(ended: Ended, point: Point) -> tuple[RunDocument, st
                 copies.add(host)
             elif _may_continue(run, ended, absent | {host.name}):
                 absent.add(host.name)  # and its secrets are removed again
-                end_processes.reply_of(end_processes.start_on_host(run, ended.folder, index + 1))
+                end_processes.reply_of(end_processes.start_on_host(run, ended.folder, index))
             else:
                 return run, f"{host.name}: {why}"
         if copies.issuperset(lacking.values()) and time.monotonic() - begun < FRESH:

@@ -1,4 +1,5 @@
-"""Runs a command with a time limit, without waiting for a process that cannot be killed.
+"""Runs a command with a time limit, without waiting for a process that cannot be killed. A command
+that cannot be started is one that fails.
 
 `subprocess.run` waits without a limit for a command that it has killed; a command that reads from a
 dead network mount may never end.
@@ -19,32 +20,36 @@ from . import programs
 from .children import end_with_parent, unmarked
 
 GRACE = 5.0  # seconds for a killed command to end
+NOT_STARTED = 127  # as the exit code, like that of a shell
+LONGEST = 600  # characters of a reason
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The exit code of a command (None if it was killed after the time limit) and its output."""
+    """The exit code of a command (None if it was killed after `seconds`) and its output."""
 
     code: int | None
     out: str
     err: str
+    seconds: float = 0.0
+
+    @property
+    def why(self) -> str:
+        """Why the command failed: with the last line of its errors; "" if it did not."""
+        if self.code is None:
+            return f"not finished within {self.seconds:g} s"
+        lines = self.err.strip().splitlines()
+        text = ": ".join([f"exit code {self.code}", *(line[-LONGEST:] for line in lines[-1:])])
+        return text if self.code else ""
 
 
 def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
-    """Run a command with this input, without MARKS; the kernel kills it when this process dies.
-
-    Raises:
-        OSError: it could not be started.
-    """
+    """Run a command with this input, without MARKS; the kernel kills it when this process dies."""
     return _run(argv, seconds, stdin, end_with_parent)
 
 
 def run_also_after_us(argv: Sequence[str], seconds: float) -> Ended:
-    """As `run`, but the command continues when this process dies: it may be what kills us.
-
-    Raises:
-        OSError: it could not be started.
-    """
+    """As `run`, but the command continues when this process dies: it may be what kills us."""
     return _run(argv, seconds, "", None)
 
 
@@ -52,7 +57,10 @@ def _run(
     argv: Sequence[str], seconds: float, stdin: str, in_child: Callable[[], None] | None
 ) -> Ended:
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = subprocess.Popen(argv, env=unmarked(), preexec_fn=in_child, **pipes)
+    try:
+        process = subprocess.Popen(argv, env=unmarked(), preexec_fn=in_child, **pipes)
+    except OSError as error:
+        return Ended(NOT_STARTED, "", str(error))
     try:
         out, err = process.communicate(stdin.encode(), timeout=seconds)
         return Ended(process.returncode, text(out), text(err))
@@ -62,8 +70,8 @@ def _run(
     try:
         out, err = process.communicate(timeout=GRACE)
     except subprocess.TimeoutExpired as late:
-        return Ended(None, text(late.output), text(late.stderr))
-    return Ended(None, text(out), text(err))
+        out, err = late.output, late.stderr
+    return Ended(None, text(out), text(err), seconds)
 
 
 def command_with_client(

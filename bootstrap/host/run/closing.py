@@ -69,17 +69,9 @@ def whole_manifest(folder: str) -> tuple[Manifest, str]:
 
 def run_bounded(task: str, folder: str, seconds: float) -> tuple[list[Any], str]:
     """Run this program as a process; returns its complete JSON lines, and the error, or ""."""
-    try:
-        ended = bounded.run(programs.command(programs.CLOSING, task, folder), seconds)
-    except OSError as error:
-        return [], str(error)
+    ended = bounded.run(programs.command(programs.CLOSING, task, folder), seconds)
     lines = [json.loads(x) for x in ended.out.splitlines(keepends=True) if x.endswith("\n")]
-    if ended.code is None:
-        return lines, f"not finished within {seconds:g} s"
-    if ended.code:
-        last = (ended.err.strip().splitlines() or [""])[-1]
-        return lines, f"exit code {ended.code}: {last}"
-    return lines, ""
+    return lines, ended.why
 
 
 def hashes(folder: str) -> Iterator[Found | Hashed]:

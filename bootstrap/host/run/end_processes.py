@@ -180,26 +180,25 @@ def end_on_all_hosts(run: RunDocument, folder: str, kept: str = "") -> dict[str,
     """
     if held.has_lost(folder):
         return {run.hosts[0].name: end_run(run.run_id)}
-    numbers = {host.name: index + 1 for index, host in run.present.items()}
     chief = run.hosts[0].name
     others = [
-        (name, start_on_host(run, folder, number, kept))
-        for name, number in numbers.items()
-        if name != chief
+        (host.name, start_on_host(run, folder, index, kept))
+        for index, host in run.present.items()
+        if index
     ]
     replies: dict[str, Swept | NotSwept] = {chief: end_run(run.run_id, kept=kept)}
     return replies | {name: reply_of(process) for name, process in others}
 
 
 def start_on_host(
-    run: RunDocument, folder: str, number: int, kept: str = ""
+    run: RunDocument, folder: str, index: int, kept: str = ""
 ) -> subprocess.Popen[bytes] | OSError:
     """Start this program on another host, without RAILHEAD_RUN: ssh must not count as the run's."""
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    program = f"{programs.END_PROCESSES} {run.run_id}" + (f" {OF_RUNS} {kept}" if kept else "")
+    words = [programs.END_PROCESSES, run.run_id, *([OF_RUNS, kept] if kept else [])]
     # If an attempt may follow, more connections to the hosts will be needed.
     shared = programs.SHARES if kept else programs.SHARED
-    argv = command_on_host(run, folder, number, program, shared)
+    argv = command_on_host(run, folder, index, *words, shared=shared)
     try:
         return subprocess.Popen(argv, env=unmarked(), stdin=subprocess.DEVNULL, **pipes)
     except OSError as error:
@@ -209,16 +208,19 @@ def start_on_host(
 def command_on_host(
     run: RunDocument,
     folder: str,
-    number: int,
-    program: str,
+    index: int,
+    *words: str,
     shared: Sequence[str] = programs.SHARED,
 ) -> list[str]:
-    """The command on the chief that starts a program of the run on another host."""
+    """The command on the chief that starts a program on a host of the run; `words`: its name and
+    its arguments, which need no quotes."""
+    if not index:
+        return programs.command(*words)
     python = f'"$HOME/.railhead/envs/{run.runtime.digest}/bin/python"'
     archive = f'"$HOME/.railhead/runs/{run.run_id}/{programs.NAME}"'
     options = shared if os.path.realpath(folder) == os.getcwd() else ()
-    ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), *options, f"railhead-{number}"]
-    return [*ssh, f"exec {python} -I -S {archive} {program}"]
+    ssh = ["ssh", "-F", os.path.join(folder, "ssh_config"), *options, f"railhead-{index + 1}"]
+    return [*ssh, f"exec {python} -I -S {archive} {' '.join(words)}"]
 
 
 def document_of(kind: type[T], output: str | bytes) -> T:

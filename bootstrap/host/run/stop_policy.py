@@ -15,27 +15,12 @@ FETCHING = 1800.0  # seconds for a connected controller to fetch the results
 
 
 @dataclass(frozen=True)
-class StopRule:
-    """How many minutes machines stay on after a failure (None: they never stop); `bucket`: whether
-    results are uploaded to a bucket."""
-
-    keep_minutes: float | None
-    bucket: bool = False
-
-    @classmethod
-    def of(cls, run: AfterRun | RunDocument) -> StopRule:
-        """The stop rule of a run document."""
-        return cls(run.stop.keep_minutes if run.stop else None, run.bucket is not None)
-
-
-@dataclass(frozen=True)
 class Situation:
     """The state of a run at one time. `attached`: when a controller was last connected, or None."""
 
     now: float
     ended: float
     state: str
-    uploaded: bool = False
     fetched: bool = False
     attached: float | None = None
     successor: str = ""
@@ -49,18 +34,19 @@ class Action:
     until: float | None = None
 
 
-def decide(rule: StopRule, situation: Situation) -> Action:
-    """The next action.
+def decide(keep_minutes: float | None, situation: Situation) -> Action:
+    """The next action. `keep_minutes`: how long machines stay on after a failure; None: they never
+    stop.
 
     If there is a later run on these machines, its stop rule applies and this run does nothing. A
     connected or recently connected controller may finish its fetch within a time limit.
     """
-    if situation.successor or rule.keep_minutes is None:
+    if situation.successor or keep_minutes is None:
         return Action("none")
     fetch = fetch_until(situation)
     if fetch is not None and situation.now < fetch:
         return Action("wait", fetch)
-    keep = kept_until(rule, situation)
+    keep = kept_until(keep_minutes, situation)
     if keep is not None and situation.now < keep:
         return Action("keep", keep)
     return Action("stop")
@@ -73,11 +59,11 @@ def fetch_until(situation: Situation) -> float | None:
     return min(situation.attached + COMES_BACK, situation.ended + FETCHING)
 
 
-def kept_until(rule: StopRule, situation: Situation) -> float | None:
+def kept_until(keep_minutes: float | None, situation: Situation) -> float | None:
     """The time until which machines stay on because the run failed; None if they may stop."""
-    if rule.keep_minutes is None or situation.state == "succeeded":
+    if keep_minutes is None or situation.state == "succeeded":
         return None
-    return situation.ended + rule.keep_minutes * 60
+    return situation.ended + keep_minutes * 60
 
 
 def is_over(run: RunDocument, seconds: float) -> bool:

@@ -20,10 +20,7 @@ def seconds_left(run: RunDocument, seconds: float, tool: str = TOOL) -> float | 
     if os.path.exists(tool):
         from ..base import bounded  # imported late: the user's computer needs only SHOWN
 
-        try:
-            shown = SHOWN.search(bounded.run([tool, "show"], ANSWER).out)
-        except OSError:
-            shown = None
+        shown = SHOWN.search(bounded.run([tool, "show"], ANSWER).out)
         if shown and shown[4] == "active":
             limits.append(float(int(shown[1]) - int(shown[2])))
     return min(limits, default=None)

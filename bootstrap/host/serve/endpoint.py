@@ -30,7 +30,7 @@ from railhead.documents.serving.endpoint import (
     ServingStatus,
 )
 
-from ..base import json_file, locks, programs
+from ..base import bounded, json_file, locks, programs
 from ..run import machine_use
 
 FOLDER = os.getcwd()  # the endpoint's folder
@@ -250,15 +250,8 @@ def stop_machine(argv: Sequence[str]) -> str:
             return "left to a run"
         if other := machine_use.live_endpoint(besides=os.path.basename(FOLDER)):
             return f"left to endpoint {other}"
-        try:
-            process = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=STOPPING
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"not stopped: {error}"
-    if process.returncode == 0:
-        return "stop command sent"
-    return f"not stopped: {process.stderr.decode(errors='replace').strip()[-300:]}"
+        why = bounded.run_also_after_us(argv, STOPPING).why
+    return f"not stopped: {why}" if why else "stop command sent"
 
 
 def run_is_closing() -> bool:

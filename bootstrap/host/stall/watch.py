@@ -182,20 +182,14 @@ def ask_host(run: RunDocument, folder: str, index: int, pause: float) -> list[Sa
     """The samples of the ranks of one host; or why it did not answer."""
     from .collect import Sample
 
-    argv = programs.command(programs.STACKS, run.run_id, f"{pause:g}")
-    if index:
-        program = f"{programs.STACKS} {run.run_id} {pause:g}"
-        argv = end_processes.command_on_host(run, folder, index + 1, program)
-    try:
-        ended = bounded.run(argv, REPLY + pause)
-    except OSError as error:
-        return str(error)
+    words = (programs.STACKS, run.run_id, f"{pause:g}")
+    argv = end_processes.command_on_host(run, folder, index, *words)
+    ended = bounded.run(argv, REPLY + pause)
     if ended.code is None:
-        return f"no answer within {REPLY:g} seconds"
+        return ended.why
     try:
         samples: tuple[Sample, ...] = end_processes.document_of(tuple[Sample, ...], ended.out)
     except ValueError:
-        last = (ended.err.strip().splitlines() or [f"exit code {ended.code}"])[-1]
-        return last[-300:]
+        return ended.why or "its answer is not a list of samples"
     ranks = run.ranks_of(index)
     return [sample for sample in samples if sample.rank in ranks]

@@ -79,7 +79,7 @@ class Standby:
     def watch_until_it_ends(self) -> str:
         """Watch the lease until the chief is lost (`claim`) or the run is over (`end`); even after
         the run's time limit, because a chief that is lost then does not stop the machines."""
-        while (step := lease.standby(self.watch.facts(held.now()))) == "watch":
+        while (step := self.watch.decision(held.now())) == "watch":
             beat = self.watch.beat
             try:
                 self.watch.look(held.now())
@@ -149,18 +149,12 @@ class Standby:
         remaining = time_left.seconds_left(self.run, self.seconds())
         seconds = max(0.0, min(RESTORING, RESTORING if remaining is None else remaining))
         command = bounded.command_with_client(self.run, RUN, programs.RESTORE, str(term.number))
-        try:
-            ended = bounded.run(command, seconds)
-        except OSError as error:
-            ended = bounded.Ended(1, "", str(error))
-        if ended.code == 0:
+        ended = bounded.run(command, seconds)
+        if not ended.why:
             return ""
         print_line(ended.err)
         shutil.rmtree(path(RESTORED), ignore_errors=True)  # it may have filled the disk
-        why = [f"exit code {ended.code}", *ended.err.strip().splitlines()][-1]
-        if ended.code is None:
-            why = f"it had not finished after {seconds:.0f} s"
-        return f"{self.bucket.uri} was not restored: {why}"[:400]
+        return f"{self.bucket.uri} was not restored: {ended.why}"[:400]
 
     def write_files(self, why: str, term: Term) -> bool:
         """Write the files for the supervisor. `why`: why it must not start another attempt, or

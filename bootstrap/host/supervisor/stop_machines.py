@@ -10,7 +10,6 @@ import contextlib
 import os
 import shlex
 import signal
-import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,7 +60,7 @@ class MachineStopper:
 
     def __init__(self, run: AfterRun, state: str) -> None:
         self.run, self.state = run, state
-        self.policy = stop_policy.StopRule.of(run)
+        self.keep_minutes = run.stop.keep_minutes if run.stop else None
         self.ended = time.monotonic()
         self.uploaded = False
         self.is_lost = held.has_lost(RUN)  # another host may supervise the run
@@ -69,12 +68,11 @@ class MachineStopper:
 
     def go(self) -> None:
         """Upload, wait, stop; write each phase to state.json."""
-        if self.policy.bucket and not self.is_lost:
+        if self.run.bucket and not self.is_lost:
             self.upload_all()
             held.finish(RUN)
             self.is_lost = held.has_lost(RUN) and not self.uploaded
-        while (step := stop_policy.decide(self.policy, self.situation())).kind in ("wait", "keep"):
-            self.report_wait(step)
+        while (step := self.next_action()).kind in ("wait", "keep"):
             time.sleep(0.5)
         if step.kind == "none":
             self.report("left to " + (self.successor() or "you"), until=None)
@@ -91,20 +89,28 @@ class MachineStopper:
             else:
                 self.stop()
 
-    def situation(self) -> stop_policy.Situation:
-        """The current state of the run, the input of the stop policy."""
+    def next_action(self) -> stop_policy.Action:
+        """What the stop policy says now; what this process waits for is reported, with the time at
+        which the machines stop at the latest."""
         now = time.monotonic()
         controller.is_connected(path("attached"))
         ago = controller.seconds_since_seen(path("attached"))
-        return stop_policy.Situation(
+        situation = stop_policy.Situation(
             now=now,
             ended=self.ended,
             state=self.state,
-            uploaded=self.uploaded,
             fetched=self.fetched() is not None,
             attached=None if ago is None else now - ago,
             successor=self.successor(),
         )
+        action = stop_policy.decide(self.keep_minutes, situation)
+        latest = stop_policy.kept_until(self.keep_minutes, situation)
+        until = self.machines.until or (stamp(latest - now) if latest else None)
+        if action.kind == "keep":
+            self.report("keeping", until=until)
+        elif action.kind == "wait":
+            self.report("waiting for the results to be fetched", until=until)
+        return action
 
     def fetched(self) -> Fetched | None:
         """The notice that a controller writes after a verified fetch; None before."""
@@ -148,14 +154,6 @@ class MachineStopper:
             state = replace(state, machines=replace(machines, at=stamp()))
             json_file.save(path("state.json"), state)
 
-    def report_wait(self, step: stop_policy.Action) -> None:
-        """Report what this process waits for; `until`: when the machines stop at the latest."""
-        phase = "keeping" if step.kind == "keep" else "waiting for the results to be fetched"
-        situation = self.situation()
-        latest = stop_policy.kept_until(self.policy, situation)
-        until = stamp((latest or step.until or situation.now) - situation.now) if latest else None
-        self.report(phase, until=self.machines.until or until)
-
     def upload_all(self) -> None:
         """Upload the results, the last checkpoints and the logs."""
         until = time.monotonic() + UPLOADING
@@ -171,14 +169,8 @@ class MachineStopper:
             seconds = max(STATE_UPLOADING, seconds)
         if seconds <= 0:
             return
-        try:
-            ended = bounded.run(command, seconds)
-            why = "not uploaded in time" if ended.code is None else ended.err.strip()[-600:]
-            if ended.code == 0:
-                return
-        except OSError as error:
-            why = str(error)
-        if has_checkpoints:
+        why = bounded.run(command, seconds).why
+        if why and has_checkpoints:
             self.report(self.machines.phase, checkpoints=why)
 
     def upload_results(self, until: float) -> None:
@@ -249,24 +241,14 @@ class MachineStopper:
 def reclaim(run: AfterRun) -> bool | None:
     """Whether this host has the lost lease again, because no host has taken the run over; None if
     the bucket does not answer."""
-    with contextlib.suppress(OSError):
-        ended = bounded.run(bounded.command_with_client(run, RUN, programs.RECLAIM), COMMAND)
-        if ended.code in (0, OTHER_LEADS):
-            return ended.code == 0
-    return None
+    code = bounded.run(bounded.command_with_client(run, RUN, programs.RECLAIM), COMMAND).code
+    return code == 0 if code in (0, OTHER_LEADS) else None
 
 
 def upload(run: AfterRun, seconds: float, *only: str) -> str:
     """Run the upload program for at most `seconds`; returns why it failed, or ""."""
-    try:
-        process = bounded.run(
-            bounded.command_with_client(run, RUN, programs.UPLOAD, *only), seconds
-        )
-    except OSError as error:
-        return str(error)
-    if process.code is None:
-        return f"it had not finished after {seconds:.0f} s"
-    return process.err.strip()[-600:] or f"exit code {process.code}" if process.code else ""
+    command = bounded.command_with_client(run, RUN, programs.UPLOAD, *only)
+    return bounded.run(command, seconds).why
 
 
 def stop_remote_host(alias: str, argv: Sequence[str] | None) -> str:
@@ -281,8 +263,7 @@ def stop_remote_host(alias: str, argv: Sequence[str] | None) -> str:
         if ended.code == 0 or went_down(ended):
             return "ok" if is_silent(alias) else "got its stop command and still answers"
         reached = ended.code != SSH_FAILED or BEGUN in ended.out
-        text = (ended.err or ended.out.replace(BEGUN, "")).strip()[-300:]
-        why = f"its command ended with {ended.code}: {text}" if reached else f"not reached: {text}"
+        why = f"{'its command failed' if reached else 'not reached'}: {ended.why}"
     return why
 
 
@@ -305,15 +286,8 @@ def is_silent(alias: str) -> bool:
 
 
 def ssh(alias: str, command: str) -> bounded.Ended:
-    """Run a command on another host of the cluster; exit code 254 if ssh does not start or end."""
-    argv = ["ssh", "-n", "-F", path("ssh_config"), alias, command]
-    try:
-        process = subprocess.run(
-            argv, capture_output=True, text=True, timeout=COMMAND, errors="replace"
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return bounded.Ended(254, "", str(error))
-    return bounded.Ended(process.returncode, process.stdout, process.stderr)
+    """Run a command on another host of the cluster."""
+    return bounded.run(["ssh", "-n", "-F", path("ssh_config"), alias, command], COMMAND)
 
 
 def stop_this_host(argv: Sequence[str]) -> str:
@@ -322,17 +296,10 @@ def stop_this_host(argv: Sequence[str]) -> str:
     why = ""
     for attempt in range(TRIES):
         time.sleep(PAUSE if attempt else 0)
-        try:
-            ended = bounded.run_also_after_us(argv, COMMAND)
-        except OSError as error:
-            why = str(error)
-            continue
-        if ended.code == 0:
+        why = bounded.run_also_after_us(argv, COMMAND).why
+        if not why:
             return "stop command sent"
-        why = f"its command ended with {ended.code}: {ended.err.strip()[-300:]}"
-        if ended.code is None:
-            why = f"it had not finished after {COMMAND:g} s"
-    return why
+    return f"its command failed: {why}"
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ from standins.runs.run_documents import run_document
 
 from bootstrap.host.run.stop_policy import (
     Situation,
-    StopRule,
     cut_off,
     decide,
     is_over,
@@ -26,14 +25,8 @@ OK, BAD, CANCELLED = "succeeded", "failed", "cancelled"
 
 TABLE: dict[str, tuple[int | None, dict[str, Any], tuple[str, float | None]]] = {
     "a success nobody watched": (20, {"state": OK}, STOP),
-    "a success that was uploaded": (20, {"state": OK, "uploaded": True}, STOP),
     "a success that was fetched": (20, {"state": OK, "fetched": True, "attached": 1000}, STOP),
     "a controller is there": (20, {"state": OK, "attached": 1000}, ("wait", 1040)),
-    "it is there, all is in the bucket": (
-        20,
-        {"state": OK, "attached": 1000, "uploaded": True},
-        ("wait", 1040),
-    ),
     "its connection broke a moment ago": (20, {"state": OK, "attached": 970}, ("wait", 1010)),
     "it has not come back": (20, {"state": OK, "attached": 960}, STOP),
     "it left long ago": (20, {"state": OK, "attached": 1}, STOP),
@@ -42,7 +35,6 @@ TABLE: dict[str, tuple[int | None, dict[str, Any], tuple[str, float | None]]] = 
     "a failure": (20, {"state": BAD}, KEPT),
     "a cancel": (20, {"state": CANCELLED}, KEPT),
     "a failure, and all is fetched": (20, {"state": BAD, "fetched": True}, KEPT),
-    "a failure, and all is uploaded": (20, {"state": BAD, "uploaded": True}, KEPT),
     "a failure just before its time": (20, {"state": BAD, "now": 2199.9}, KEPT),
     "a failure when its time is over": (20, {"state": BAD, "now": 2200}, STOP),
     "a failure that is not kept": (0, {"state": BAD}, STOP),
@@ -58,7 +50,7 @@ TABLE: dict[str, tuple[int | None, dict[str, Any], tuple[str, float | None]]] = 
 def test_the_next_step(
     keep: int | None, seen: dict[str, Any], step: tuple[str, float | None]
 ) -> None:
-    action = decide(StopRule(keep), Situation(**{"now": 1000.0, "ended": 1000.0, **seen}))
+    action = decide(keep, Situation(**{"now": 1000.0, "ended": 1000.0, **seen}))
     assert (action.kind, action.until) == step
 
 
@@ -69,7 +61,7 @@ def test_whatever_is_seen_machines_stop_in_the_end(state: str, attached: float |
     now = 1000.0
     for _ in range(20000):
         here = attached and now
-        step = decide(StopRule(20), Situation(now=now, ended=1000.0, state=state, attached=here))
+        step = decide(20, Situation(now=now, ended=1000.0, state=state, attached=here))
         if step.kind == "stop":
             assert now <= 1000 + 1801
             return
@@ -78,9 +70,9 @@ def test_whatever_is_seen_machines_stop_in_the_end(state: str, attached: float |
 
 
 def test_until_when_machines_are_kept() -> None:
-    assert kept_until(StopRule(20), Situation(1000, 1000, BAD)) == 2200
-    assert kept_until(StopRule(20), Situation(1000, 1000, OK)) is None
-    assert kept_until(StopRule(None), Situation(1000, 1000, BAD)) is None
+    assert kept_until(20, Situation(1000, 1000, BAD)) == 2200
+    assert kept_until(20, Situation(1000, 1000, OK)) is None
+    assert kept_until(None, Situation(1000, 1000, BAD)) is None
 
 
 RUN = run_document(
@@ -97,11 +89,6 @@ def test_where_the_results_are() -> None:
     assert results(RUN, uploaded=False, fetched=True) == "fetched"
     partly = "partly fetched; files left on h1: 3"
     assert results(RUN, uploaded=False, fetched=True, unfetched=3) == partly
-
-
-def test_the_rule_of_a_run_document() -> None:
-    assert StopRule.of(RUN) == StopRule(7, bucket=True)
-    assert StopRule.of(run_document()) == StopRule(None, bucket=False)
 
 
 def test_the_chief_stops_last() -> None:

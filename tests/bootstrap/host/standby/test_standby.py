@@ -153,8 +153,8 @@ def program_of_restore(run: Standby, home: Path, script: str) -> None:
     ("hours", "script", "why"),
     [
         (1, "echo Traceback >&2; echo OSError: full >&2; exit 1", "restored: OSError: full"),
-        (1 / 3600, "sleep 600", "had not finished after "),
-        (0, "sleep 600", "had not finished after 0 s"),
+        (1 / 3600, "sleep 600", "not finished within "),
+        (0, "sleep 600", "not finished within 0 s"),
         (1, 'exec {python} "$@"', ""),
     ],
 )
