@@ -49,14 +49,12 @@ def run(request: Run) -> CommandResult:
     terminated if nobody reads the channel any more: the command on the other side has ended.
     """
     cache = {**os.environ, **request.env}.get("UV_CACHE_DIR", "~/.cache/uv")
-    fetches = request.fetches
-    # `growth` comes first: its events show that this host works while another host with the same
-    # cache fetches.
-    with (
-        growth(fetches),
-        one_fetch(cache) if fetches else contextlib.nullcontext(),
-        alone(request.lock) as lock,
-    ):
+    with contextlib.ExitStack() as stack:
+        if request.fetches:
+            # Its events show that this host works while another one with the same cache fetches.
+            stack.enter_context(growth())
+            stack.enter_context(one_fetch(cache))
+        lock = stack.enter_context(alone(request.lock)) if request.lock else None
         process = opened(request, subprocess.PIPE, subprocess.PIPE, lock)
         threading.Thread(target=feed, args=(process, request.text), daemon=True).start()
         return Watched(process, request.timeout or threading.TIMEOUT_MAX, lock).end()
@@ -83,17 +81,14 @@ def release(request: Release) -> None:
 
 
 @contextlib.contextmanager
-def alone(path: str) -> Iterator[int | None]:
+def alone(path: str) -> Iterator[int]:
     """Lock a file, whose content is the latest line of the command that has the lock; yields its
-    descriptor, or None without a path. While it waits, it sends that line: so the channel is not
-    silent, and the wait ends if nobody reads it any more.
+    descriptor. While it waits, it sends that line: so the channel is not silent, and the wait ends
+    if nobody reads it any more.
 
     Raises:
         TimeoutError: another command had the lock for LOCKED seconds.
     """
-    if not path:
-        yield None
-        return
     path = os.path.expanduser(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
 
@@ -250,11 +245,8 @@ def one_fetch(cache: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def growth(watching: bool) -> Iterator[None]:
-    """If `watching`, send every second how many bytes the disk and the network have received."""
-    if not watching:
-        yield
-        return
+def growth() -> Iterator[None]:
+    """Send every second how many bytes the disk and the network have received."""
     done = threading.Event()
     thread = threading.Thread(target=report_growth, args=(done, used(), received()), daemon=True)
     thread.start()

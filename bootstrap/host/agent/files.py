@@ -218,7 +218,8 @@ def absent(manifest: Sequence[BundleFile], dest: str) -> list[BundleFile]:
     files = []
     for file in manifest:
         path = os.path.join(dest, file.path)
-        clear_path(path)
+        if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+            clear(path)
         if not is_placed(path, file):
             files.append(file)
     return files
@@ -244,16 +245,6 @@ def clear_folders(dest: str, paths: Sequence[str]) -> None:
         place = os.path.join(dest, folder)
         if os.path.islink(place) or (os.path.lexists(place) and not os.path.isdir(place)):
             os.remove(place)
-
-
-def clear_path(path: str) -> None:
-    """Remove anything at this path except a regular file."""
-    with contextlib.suppress(FileNotFoundError):
-        mode = os.lstat(path).st_mode
-        if stat.S_ISDIR(mode):
-            remove_folder(path)
-        elif not stat.S_ISREG(mode):
-            os.remove(path)
 
 
 def read(request: Read) -> Text:
@@ -296,17 +287,12 @@ def remove(request: Remove) -> Removed:
     return Removed(tuple(path for path, there in paths.items() if os.path.lexists(there)))
 
 
-def remove_folder(path: str) -> None:
-    """Remove a folder and its content."""
-    import shutil  # loaded late: it loads five compression modules
-
-    shutil.rmtree(path)
-
-
 def clear(path: str) -> None:
     """Remove a file or a folder, if it exists."""
     if os.path.isdir(path) and not os.path.islink(path):
-        remove_folder(path)
+        import shutil  # loaded late: it loads five compression modules
+
+        shutil.rmtree(path)
     else:
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)

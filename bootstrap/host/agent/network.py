@@ -54,30 +54,23 @@ def answer_calls(listener: socket.socket) -> None:
 
 def dial(request: Dial) -> Dialed:
     """Connect to all peers in parallel."""
-    errors: list[str | None] = [None] * len(request.peers)
+    from concurrent.futures import ThreadPoolExecutor  # most agents do not dial
 
-    def dial_peer(index: int, address: str, port: int) -> None:
-        errors[index] = call(address, port, request.timeout)
-
-    calls = [
-        threading.Thread(target=dial_peer, args=(i, *peer)) for i, peer in enumerate(request.peers)
-    ]
-    for thread in calls:
-        thread.start()
-    for thread in calls:
-        thread.join()
-    return Dialed(tuple(errors))
+    with ThreadPoolExecutor(len(request.peers) or 1) as pool:
+        errors = pool.map(lambda peer: call(peer, request.timeout), request.peers)
+        return Dialed(tuple(errors))
 
 
-def call(address: str, port: int, timeout: float) -> str | None:
-    """Connect to an agent; returns None on success, or the reason. `timeout` in seconds."""
+def call(peer: tuple[str, int], timeout: float) -> str | None:
+    """Connect to an agent at this address and port, for `timeout` seconds; returns None on success,
+    or the reason."""
     try:
-        with socket.create_connection((address, port), timeout) as peer:
-            peer.settimeout(timeout)
-            if peer.recv(len(HELLO)) != HELLO:
+        with socket.create_connection(peer, timeout) as connection:
+            connection.settimeout(timeout)
+            if connection.recv(len(HELLO)) != HELLO:
                 return "another program answered"
             try:
-                peer.recv(LARGE, socket.MSG_WAITALL)
+                connection.recv(LARGE, socket.MSG_WAITALL)
             except TimeoutError:
                 return SMALL_ONLY
             return None

@@ -32,9 +32,8 @@ def whole(folder: str) -> RunDocument:
     Raises:
         OSError, ValueError: it is not there, or damaged.
     """
-    with contextlib.suppress(FileNotFoundError):
-        return json_file.read(os.path.join(folder, WHOLE), RunDocument)
-    return json_file.read(os.path.join(folder, "run.json"), RunDocument)
+    document = json_file.if_any(os.path.join(folder, WHOLE), RunDocument)
+    return document or json_file.read(os.path.join(folder, "run.json"), RunDocument)
 
 
 def without(run: RunDocument, absent: Collection[str]) -> RunDocument:

@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from railhead.documents.codec import encode, key
 from railhead.documents.lazy import dataclass, replace
@@ -20,11 +20,12 @@ from railhead.documents.runs.cause import LONGEST
 from railhead.documents.runs.result import Culprit
 from railhead.documents.runs.run import RunDocument
 
-from ..base import bounded, programs
+from ..base import bounded, json_file, programs
 from ..base.full_disk import lacks_inodes
-from ..causes.causes import KERNEL, NO_INODES, ROWS, Failure
+from ..causes.causes import KERNEL, NO_INODES, PROGRAM_XID, ROWS, Failure
 from ..run import end_processes, time_left
-from . import kernel_log, preempted
+from . import preempted
+from .cgroups import STARTED, Started, kills
 
 SECONDS = 10.0  # for the answer of a host
 OF_LOST = 3.0  # the same for a lost cloud machine: it may be about to power off
@@ -36,6 +37,9 @@ LOGS = (
 )
 STAMP = re.compile(r"\[ *(\d+\.\d+)\]")  # seconds since the boot
 LINES = 20
+KILL = re.compile(r"Kill(?:ed)? process (\d+) \(([^)]*)\)|task=([^,]*),pid=(\d+)")
+# NVIDIA's driver writes the pid in many ways, also as '<unknown>'.
+XID = re.compile(PROGRAM_XID + r", pid=(\d+)")
 FULL = 1 << 20  # bytes: a disk with less free space counts as full
 
 
@@ -79,6 +83,35 @@ def kernel_lines(log: str, since: float) -> list[str]:
     return lines[-LINES:]
 
 
+def of_rank(folder: str, rank: str, lines: Sequence[str]) -> Iterator[str]:
+    """The lines of the kernel's log without those about other processes. One more line for each
+    cgroup of the rank in which, since its start, the kernel has killed more processes than
+    those."""
+    try:
+        started = json_file.read(os.path.join(folder, STARTED.format(rank=rank)), Started)
+    except (OSError, ValueError):  # the rank did not start, or could not write it
+        yield from lines
+        return
+    yield from (line for line in lines if may_be_about(started, line))
+    matches = [KILL.search(line) for line in lines if not may_be_about(started, line)]
+    others = {match[1] or match[4] for match in matches if match}
+    for path, before in started.kills.items():
+        after = kills(path)
+        if after is not None and after > before + len(others):
+            yield f"oom_kill of its cgroup rose from {before} to {after} ({path})"
+
+
+def may_be_about(started: Started, line: str) -> bool:
+    """Whether a line of the kernel's log may be about this process."""
+    if xid := XID.search(line):
+        return started.is_inside or int(xid[1]) == started.pid
+    kill = KILL.search(line)
+    if not kill:
+        return True
+    pid, name = kill[1] or kill[4], kill[2] or kill[3]
+    return name == started.name if started.is_inside else int(pid) == started.pid
+
+
 def read_log() -> str:
     """The kernel's log; "" if it cannot be read."""
     for argv in LOGS:
@@ -108,7 +141,7 @@ def uptime() -> float:
 def look(folder: str, seconds: float, rank: str) -> Evidence:
     """The evidence on this host."""
     lines = kernel_lines(read_log(), uptime() - seconds)
-    kernel = kernel_log.of_rank(folder, rank, lines)
+    kernel = of_rank(folder, rank, lines)
     return Evidence(tuple(kernel), tuple(full_disks(folder)), tuple(preempted.notices()))
 
 

@@ -17,7 +17,7 @@ from railhead.documents.runs.manifest import Outputs
 from railhead.documents.runs.result import Attempt, Result, other_keras
 from railhead.documents.runs.run import BuiltIn, RunDocument, RunHost, Script
 
-from ..base import children, json_file
+from ..base import bounded, json_file
 from ..base.programs import REPLACING, SHARED, WHOLE
 from ..causes import keras_errors
 from ..causes.retry import NEVER, REPEATED
@@ -274,7 +274,7 @@ def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
         return ""
     path = os.path.join(folder, WHOLE)
     try:
-        before = json_file.read(path, RunDocument) if os.path.exists(path) else None
+        before = json_file.if_any(path, RunDocument)
         now = replace(before or whole, keras=run.keras, keras_auto=run.keras_auto)
         if now != before:
             json_file.save(path, now)
@@ -289,17 +289,9 @@ def _copied(run: RunDocument, ended: Ended, index: int) -> str:
     why it failed, or ""."""
     argv = ["sh", "-c", f"cd {shlex.quote(ended.folder)} && {COPY}", "copy"]
     argv += [f"railhead-{index + 1}", run.run_id]
-    null, until = subprocess.DEVNULL, time.monotonic() + COPYING
+    until = time.monotonic() + COPYING
     try:
-        process = subprocess.Popen(
-            argv,
-            env=children.unmarked(),
-            stdin=null,
-            stdout=null,
-            stderr=null,
-            start_new_session=True,
-            preexec_fn=children.end_with_parent,
-        )
+        process = bounded.start_beside(argv, os.devnull)
     except OSError as error:
         return str(error)
     while process.poll() is None:

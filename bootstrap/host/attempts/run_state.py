@@ -120,9 +120,15 @@ class State:
         """Write result.json and the final state; on a full disk into the reserved space."""
         full_disk.free_reserve(self.folder)
         seconds = round(self.run_seconds, 1)
-        result = replace(result, started=self.document.started, ended=now(), seconds=seconds)
-        result = replace(result, attempts=self.document.attempts, carbon=self.carbon())
-        result = replace(result, cost=self.cost(seconds))
+        result = replace(
+            result,
+            started=self.document.started,
+            ended=now(),
+            seconds=seconds,
+            attempts=self.document.attempts,
+            carbon=self.carbon(),
+            cost=self.cost(seconds),
+        )
         self.save_result(result)  # first: `fab cancel` waits for it, but not for the hashes
         listed, why = closing.whole_manifest(self.folder)
         if why:
@@ -130,31 +136,27 @@ class State:
             self.save_result(result)
         with self.counted():
             json_file.save(self.path("results/manifest.json"), with_result(self.folder, listed))
-        reason = result.culprit.reason if result.culprit else None
-        last = {
-            "state": result.state,
-            "ended": result.ended,
-            "reason": reason,
-            "cause": result.cause,
-        }
-        self.beat(**last, trouble=self.trouble(), begun={})
+        self.beat(
+            state=result.state,
+            ended=result.ended,
+            reason=result.culprit.reason if result.culprit else None,
+            cause=result.cause,
+            trouble=self.trouble(),
+            begun={},
+        )
 
     def carbon(self) -> Carbon | None:
         """The carbon of the run on this chief; None if nothing was measured."""
-        try:
-            grid = json_file.read(self.path("run.json"), OnGrid).grid
-        except (OSError, ValueError):
-            grid = None
-        total = carbon_of(self.energy.values(), grid)
+        run = json_file.intact(self.path("run.json"), OnGrid)
+        total = carbon_of(self.energy.values(), run.grid if run else None)
         if total and self.earlier:
             total = replace(total, notes=(*total.notes, "left out: before another host took over"))
         return total
 
     def cost(self, seconds: float) -> RunCost | None:
         """The price of the hosts for the duration of the run; None if no price is known."""
-        try:
-            run = json_file.read(self.path("run.json"), Priced)
-        except (OSError, ValueError):
+        run = json_file.intact(self.path("run.json"), Priced)
+        if run is None:
             return None
         from railhead.money import host  # loaded at the end, to keep the start of a run short
 

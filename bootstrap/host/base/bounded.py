@@ -35,12 +35,12 @@ class Ended:
 
     @property
     def why(self) -> str:
-        """Why the command failed: with the last line of its errors; "" if it did not."""
+        """Why the command failed: the last line of its errors, if there is one; "" if it did
+        not."""
         if self.code is None:
-            return f"not finished within {self.seconds:g} s"
-        lines = self.err.strip().splitlines()
-        text = ": ".join([f"exit code {self.code}", *(line[-LONGEST:] for line in lines[-1:])])
-        return text if self.code else ""
+            return f"not finished within {round(self.seconds, 1):g} s"
+        last = [f"exit code {self.code}", *self.err.strip().splitlines()][-1]
+        return last[-LONGEST:] if self.code else ""
 
 
 def run(argv: Sequence[str], seconds: float, stdin: str = "") -> Ended:
@@ -85,7 +85,7 @@ def command_with_client(
 
 
 def start_beside(command: list[str], log: str) -> subprocess.Popen[bytes]:
-    """Start a program that ends with this process, but not when the run's processes are ended.
+    """Start a program in its own session, without MARKS; it ends with this process.
 
     Raises:
         OSError: it cannot be started.
@@ -97,6 +97,7 @@ def start_beside(command: list[str], log: str) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            start_new_session=True,
             preexec_fn=end_with_parent,
         )
 

@@ -25,6 +25,22 @@ def read(path: str, kind: type[T]) -> T:
     return decode(kind, load(path), what=os.path.basename(path))
 
 
+def if_any(path: str, kind: type[T]) -> T | None:
+    """As `read`; None if there is no such file."""
+    try:
+        return read(path, kind)
+    except FileNotFoundError:
+        return None
+
+
+def intact(path: str, kind: type[T]) -> T | None:
+    """As `read`; None if the document is missing or damaged."""
+    try:
+        return read(path, kind)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
 def take(path: str) -> Any:
     """The document in a file, which is then removed: secrets, for the only process that needs
     them."""

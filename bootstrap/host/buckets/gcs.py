@@ -28,7 +28,6 @@ THROTTLED = ("rateLimitExceeded", "userRateLimitExceeded")  # Compute's reasons,
 REPEATED = re.compile(r"/(start|stop|setScheduling|queries)$|/batch/storage/|/upload/|:[A-Za-z]+$")
 AS_UPLOADED = {"params": {"alt": "media"}, "headers": {"Accept-Encoding": "identity"}}
 Properties = Mapping[str, str | Mapping[str, str]]  # of an object
-NONE: Properties = {}
 
 
 @dataclass(frozen=True)
@@ -243,7 +242,7 @@ class GcsObjects:
         content: BinaryIO,
         size: int,
         md5: Any,
-        more: Properties = NONE,
+        more: Properties,
         **condition: str,
     ) -> str:
         """Create an object from `size` bytes that have this MD5; `more`: other properties. Returns

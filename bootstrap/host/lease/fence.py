@@ -46,9 +46,8 @@ class Fence:
     def is_restored(self) -> bool:
         """Whether the run's folder has the run's checkpoints. False on a host that took the run
         over but could not restore it: its files must not replace the bucket's."""
-        with contextlib.suppress(FileNotFoundError):
-            return not json_file.read(os.path.join(self.folder, TAKEOVER), Taken).why
-        return True
+        taken = json_file.if_any(os.path.join(self.folder, TAKEOVER), Taken)
+        return taken is None or not taken.why
 
     def check(self, bucket: BucketFolder) -> None:
         """Raise LeaseLost unless this host holds the lease."""
@@ -84,9 +83,11 @@ def fence_of(folder: str) -> Fence | None:
 Rewrite = Callable[[UploadedCheckpoints], UploadedCheckpoints]
 
 
-def rewrite_checkpoints(bucket: BucketFolder, term: int, rewrite: Rewrite) -> UploadedCheckpoints:
-    """Write the bucket's list of checkpoints in a term; `rewrite` derives it from the present list.
-    Afterwards, the host of an earlier term can no longer write it.
+def rewrite_checkpoints(
+    bucket: BucketFolder, term: int, rewrite: Rewrite = lambda before: before
+) -> UploadedCheckpoints:
+    """Write the bucket's list of checkpoints in a term; `rewrite` derives it from the present list,
+    or an empty one. Afterwards, the host of an earlier term can no longer write it.
 
     Raises:
         LeaseLost: a host of a later term has written it. OSError: it changes all the time.
@@ -110,9 +111,3 @@ def rewrite_checkpoints(bucket: BucketFolder, term: int, rewrite: Rewrite) -> Up
             if version:
                 return document
     raise OSError(f"{CHECKPOINTS} was changed by others during each of {TRIES} tries")
-
-
-def adopt_checkpoints(bucket: BucketFolder, term: int) -> UploadedCheckpoints:
-    """Rewrite the list of checkpoints unchanged in a new term: the first step after a claim. If
-    there is no list, it is created empty."""
-    return rewrite_checkpoints(bucket, term, lambda before: before)

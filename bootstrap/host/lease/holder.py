@@ -93,11 +93,8 @@ class LeaseHolder:
     def content(self, now: float) -> Beat:
         """The next beat, with the data for a host that takes the run over."""
         self.number += 1
-        started, attempts = self.term.started, self.term.attempts
-        with contextlib.suppress(OSError, ValueError):
-            state = json_file.read(os.path.join(self.folder, "state.json"), RunState)
-            started, attempts = state.started, state.attempts
-        return Beat(self.number, round(now - self.begun, 1), started, attempts)
+        run = json_file.intact(os.path.join(self.folder, "state.json"), RunState) or self.term
+        return Beat(self.number, round(now - self.begun, 1), run.started, run.attempts)
 
 
 def new_mark() -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import resource
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from railhead.keras_patches.names import not_converted
 from railhead.keras_patches.patch import after_import
 
 from ..run.joining import JOIN
+from ..stall.counter import Function, wrapping
 
 ALONE = """railhead: the {size} ranks of this script never joined each other:
 each trains alone, over all of its data. {join}
@@ -55,10 +55,10 @@ class Group:
         import. `steps`: end the script at its first step if it has not joined."""
         if self.joined:
             return
-        calls = {module: (names, self.join) for module, names in JOINING.items()}
+        joins, requires = called_first(self.join), called_first(self.require)
+        after_import({module: wrapping(names, joins) for module, names in JOINING.items()})
         if steps:
-            calls |= {module: (names, self.require) for module, names in STEPS.items()}
-        after_import({module: calling(*how) for module, how in calls.items()})
+            after_import({module: wrapping(names, requires) for module, names in STEPS.items()})
 
     def join(self) -> None:
         """Note that this process joins others."""
@@ -81,30 +81,18 @@ class Group:
         return self.alone() if children_seconds() - self.before < WORKED else ""
 
 
-def calling(names: tuple[str, ...], before: Callable[[], None]) -> Callable[[Any], None]:
-    """A patch of a module: these functions then call `before` first."""
+def called_first(before: Callable[[], None]) -> Callable[[Function], Function]:
+    """Wraps a function so that it calls `before` first."""
 
-    def change(module: types.ModuleType) -> None:
-        for path in names:
-            owner: Any = module
-            *owners, name = path.split(".")
-            for owner_name in owners:
-                owner = getattr(owner, owner_name, None)
-            if method := getattr(owner, name, None):
-                setattr(owner, name, called_first(method, before))
+    def wrap(function: Function) -> Function:
+        @functools.wraps(function)
+        def call(*args: Any, **more: Any) -> Any:
+            before()
+            return function(*args, **more)
 
-    return change
+        return not_converted(call)
 
-
-def called_first(function: Callable[..., Any], before: Callable[[], None]) -> Callable[..., Any]:
-    """The function, wrapped so that it calls `before` first."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **more: Any) -> Any:
-        before()
-        return function(*args, **more)
-
-    return not_converted(call)
+    return wrap
 
 
 def children_seconds() -> float:

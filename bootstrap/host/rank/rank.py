@@ -74,8 +74,8 @@ def be_rank(run: RunDocument, folder: str, orted: int, imports: Imports) -> int:
 
         spare = spare_start.SpareStart(run, folder, host, imports.steps)
     kept = None if host else KeptOutput(folder, rank)
-    last_line = GONE if chief else b""
-    redirect_output(last_line, check, imports.steps, measures=first, spare=spare, kept=kept)
+    heartbeat = Heartbeat(check, imports.steps, spare, measures=first)
+    redirect_output(GONE if chief else b"", heartbeat, kept)
     dump.register()
     counter.provide(imports.steps.tick)
     set_environment(run, rank, folder)
@@ -167,7 +167,8 @@ def run_program(run: RunDocument, folder: str, imports: Imports) -> int:
     args = arguments_of(program, folder)
     rank_launcher.use_peer_address(run, rank)
     programs.leave()
-    code = outcome(lambda: run_own(program, work, args))
+    start, name = (run_module, program.module) if program.module else (run_script, program.path)
+    code = outcome(lambda: start(work, name, args))
     if code == 0 and (alone := imports.group.alone_at_end()):
         print(alone, file=sys.stderr, flush=True)
         return 1
@@ -199,21 +200,11 @@ def patches_of(run: RunDocument) -> tuple[patch.Patch, ...]:
     return rows.patches_for(run.strategy)
 
 
-def redirect_output(
-    last_line: bytes,
-    check: Callable[[], None] | None = None,
-    steps: counter.Counter | None = None,
-    *,
-    measures: bool = False,
-    spare: spare_start.SpareStart | None = None,
-    kept: KeptOutput | None = None,
-) -> None:
+def redirect_output(last_line: bytes, heartbeat: Heartbeat, kept: KeptOutput | None = None) -> None:
     """Send the output of this process and its children through a helper that marks line ends.
 
     The helper also sends heartbeats, which do not depend on what this process does. When this
-    process has ended, for any reason, it adds `last_line`. It calls `check` with each heartbeat,
-    and reports that `steps` has counted. `measures`: it also reports the energy of this host;
-    `spare`: it starts this spare; `kept`: it also writes the output there.
+    process has ended, for any reason, it adds `last_line`. It also writes the output to `kept`.
 
     mpirun receives frames (see mpirun_output). The helper is not in a process group that mpirun
     kills, so it still forwards the last output of a killed rank. It is not a child of this process,
@@ -235,7 +226,7 @@ def redirect_output(
             os.close(sink)
             KEPT[:] = [kept] if kept else []
             signal.signal(signal.SIGTERM, lambda *_: None)  # it ends when its rank has ended
-            heartbeat = Heartbeat(check, steps, started_sampler() if measures else None, spare)
+            heartbeat.begin()
             try:
                 forward_output(source, rank, heartbeat)
                 wait_for_end(rank, heartbeat)
@@ -248,31 +239,31 @@ def redirect_output(
         os._exit(0)
 
 
-def started_sampler() -> Sampler | None:
-    """The process that measures the energy of this host; None if it cannot be started."""
-    from ..energy.sampler import Sampler  # loaded only on one rank of each host
-
-    try:
-        return Sampler()
-    except OSError:
-        return None
-
-
 class Heartbeat:
     """Sends ALIVE, at most every BEAT seconds, and calls `check` each time. Sends STEPPED, at most
-    every STEPS seconds, if `steps` has counted. Between two lines it sends the energy so far, at
-    most every MEASURED seconds, and the line of `spare`."""
+    every STEPS seconds, if `steps` has counted. Between two lines it sends the energy of this host
+    so far, at most every MEASURED seconds, if it `measures`, and the line of `spare`."""
 
     def __init__(
         self,
         check: Callable[[], None] | None = None,
         steps: counter.Counter | None = None,
-        sampler: Sampler | None = None,
         spare: spare_start.SpareStart | None = None,
+        *,
+        measures: bool = False,
     ) -> None:
         self.due, self.check, self.spare = 0.0, check, spare
         self.steps, self.count, self.steps_due = steps, 0, 0.0
-        self.sampler, self.energy_due = sampler, time.monotonic() + MEASURED
+        self.measures, self.energy_due = measures, time.monotonic() + MEASURED
+        self.sampler: Sampler | None = None
+
+    def begin(self) -> None:
+        """Called in the helper: start the process that measures the energy."""
+        if self.measures:
+            from ..energy.sampler import Sampler  # loaded only on one rank of each host
+
+            with contextlib.suppress(OSError):  # it cannot be started
+                self.sampler = Sampler()
 
     def beat(self, *, in_line: bool = False) -> None:
         """Send what is due; `in_line`: the rank has begun a line."""
@@ -474,14 +465,6 @@ def run_training(work: str) -> None:
     sys.path.insert(0, work)
     sys.argv = ["training"]
     runpy.run_module("training", run_name="__main__", alter_sys=True)
-
-
-def run_own(program: Script, work: str, args: Sequence[str]) -> None:
-    """Run the script, or the module, as a new `__main__`."""
-    if program.module:
-        run_module(work, program.module, args)
-    else:
-        run_script(work, program.path, args)
 
 
 def run_module(work: str, name: str, args: Sequence[str]) -> None:

@@ -29,14 +29,9 @@ class Link:
 
         An acknowledgement resets the kernel's count, so a lower count means that one arrived.
         """
-        before, self.tries = self.tries, tries_of(self.orted)
+        before, self.tries = self.tries, most_tries(sockets.rows_of(self.orted))
         self.seconds = self.seconds + passed if 0 < self.tries >= before else 0.0
         return self.seconds >= LIMIT
-
-
-def tries_of(pid: int) -> int:
-    """How often the kernel has retransmitted data of a process, on its worst connection."""
-    return most_tries(sockets.rows_of(pid))
 
 
 def most_tries(rows: Iterable[Sequence[str]]) -> int:

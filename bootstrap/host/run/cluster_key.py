@@ -166,15 +166,10 @@ def removed(path: str, key: bytes) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        give_back(path, key)
-
-
-def give_back(path: str, key: bytes) -> None:
-    """Write the key's file, unless it exists."""
-    partial = f"{path}.part"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(key)
-    with contextlib.suppress(FileExistsError):
-        os.link(partial, path)
-    os.remove(partial)
+        partial = f"{path}.part"
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key)
+        with contextlib.suppress(FileExistsError):
+            os.link(partial, path)
+        os.remove(partial)

@@ -31,18 +31,14 @@ def now() -> float:
 
 def term_of(folder: str) -> Term | None:
     """The term of this host; None for a run without a lease."""
-    try:
-        return json_file.read(os.path.join(folder, TERM), Term)
-    except FileNotFoundError:
-        return None
+    return json_file.if_any(os.path.join(folder, TERM), Term)
 
 
 def begin(folder: str, term: Term, sent: float) -> None:
     """Write the files of a new term whose first request was sent at `sent`. OSError: a file cannot
     be written."""
     for name in (LEASE, ALIVE, RELEASED):
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(folder, name))
+        _remove(folder, name)
     for name, when in ((LEASE, sent), (ALIVE, now())):
         with open(os.path.join(folder, name), "x"):
             pass
@@ -78,14 +74,12 @@ def is_last(folder: str) -> bool:
 
 def drop(folder: str) -> None:
     """Note that the lease is lost."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(os.path.join(folder, LEASE))
+    _remove(folder, LEASE)
 
 
 def forget(folder: str) -> None:
     """Note that the run has no lease, because its holder could not start."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(os.path.join(folder, TERM))
+    _remove(folder, TERM)
 
 
 def has_lost(folder: str) -> bool:
@@ -131,11 +125,15 @@ def finish(folder: str) -> None:
     """Called when nothing is left to publish: wait until the lease is released or lost."""
     if is_last(folder):
         return
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(os.path.join(folder, ALIVE))
+    _remove(folder, ALIVE)
     until = time.monotonic() + RELEASING
     while is_held(folder) and time.monotonic() < until:
         time.sleep(0.1)
+
+
+def _remove(folder: str, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(os.path.join(folder, name))
 
 
 def _exists(folder: str, name: str) -> bool:

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import json
 import os
 import time
 
-from railhead.documents.codec import decode
 from railhead.documents.serving.endpoint import ALIVE, EndpointState
 
-from ..base import locks, programs
+from ..base import json_file, locks, programs
 
 LOCK = os.path.expanduser(programs.LOCK)
 ENDPOINTS = os.path.expanduser("~/.railhead/endpoints")
@@ -31,9 +29,7 @@ def live_endpoint(besides: str = "") -> str:
     end; "" if there is none."""
     for file in sorted(glob.glob(f"{glob.escape(ENDPOINTS)}/*/state.json")):
         name = os.path.basename(os.path.dirname(file))
-        with contextlib.suppress(OSError, ValueError, RecursionError), open(file) as text:
-            state = decode(EndpointState, json.load(text))
-            fresh = time.time() - state.heartbeat < FRESH
-            if name != besides and state.state in ALIVE and fresh:
-                return name
+        state = None if name == besides else json_file.intact(file, EndpointState)
+        if state and state.state in ALIVE and time.time() - state.heartbeat < FRESH:
+            return name
     return ""

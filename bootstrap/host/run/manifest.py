@@ -117,15 +117,12 @@ def snapshot(folder: str) -> Snapshot:
 
 
 def written(folder: str, before: Snapshot, patterns: Sequence[str]) -> Sizes:
-    """{path: bytes} of matching files in work/ that are new or changed since `before`, sorted."""
+    """{path: bytes} of matching files in work/ that are new or changed since `before`, sorted. `*`
+    also matches slashes, as users expect from `--outputs '*.h5'`."""
     after = snapshot(folder)
-    new = [name for name in after if after[name] != before.get(name)]
-    return tuple((name, after[name][0]) for name in sorted(new) if matches(name, patterns))
-
-
-def matches(name: str, patterns: Sequence[str]) -> bool:
-    """`**` and `*` also match slashes, as users expect from `--outputs '*.h5'`."""
-    return any(pattern == "**" or fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    new = sorted(name for name in after if after[name] != before.get(name))
+    matching = [name for name in new if any(fnmatch.fnmatch(name, p) for p in patterns)]
+    return tuple((name, after[name][0]) for name in matching)
 
 
 def outputs(folder: str) -> list[str]:

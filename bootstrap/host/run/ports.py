@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterable
 
 from railhead.documents.runs.run import RunDocument
 
-from ..base import bounded, sockets
+from ..base import sockets
 
 PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
 SECONDS = 10.0
@@ -57,8 +58,8 @@ def open_again(run_id: str) -> None:
 
 def tables_of(run_id: str, nft: str) -> list[str]:
     """The tables of a run, one for each daemon; "all": the tables of all runs."""
-    listed = bounded.run([nft, "list", "tables"], SECONDS)
-    names = [line.rpartition(" ")[2] for line in listed.out.splitlines()]
+    listed = subprocess.run([nft, "list", "tables"], capture_output=True, timeout=SECONDS)
+    names = [line.rpartition(" ")[2] for line in listed.stdout.decode().splitlines()]
     # Another run's id may begin with this id, but then more than a pid follows.
     of_run = re.compile(TABLE + r"\w+" if run_id == "all" else table_of(run_id) + r"_\d+")
     return list(filter(of_run.fullmatch, names))
@@ -66,7 +67,7 @@ def tables_of(run_id: str, nft: str) -> list[str]:
 
 def change(nft: str, text: str) -> None:
     """Apply a script of nft, if the kernel lets us."""
-    bounded.run([nft, "-f", "-"], SECONDS, text)
+    subprocess.run([nft, "-f", "-"], input=text.encode(), capture_output=True, timeout=SECONDS)
 
 
 def table_of(run_id: str) -> str:

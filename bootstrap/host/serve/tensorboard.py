@@ -13,7 +13,7 @@ from typing import Any
 
 from railhead.documents.serving import local_requests
 
-from . import parent
+from .server import end_with_parent
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]  # of WSGI
 
@@ -41,7 +41,7 @@ def main(*options: str) -> None:
     from absl import app
     from tensorboard import default, main_lib, program
 
-    parent.end_with_parent()
+    end_with_parent()
     sys.argv = ["tensorboard", *options]
     main_lib.global_init()
     tensorboard = program.TensorBoard(

@@ -21,7 +21,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from . import http_relay, parent
+from ..base import children
+from . import http_relay
+from .server import end_with_parent
 
 PROGRAM = "tensorflow_model_server"
 REST = ("127.0.0.1", 8501)  # in the namespace
@@ -30,7 +32,6 @@ ENQUEUED = 256  # batches in the queue
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
-PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -89,10 +90,7 @@ def batching_options(max_batch: int, parameters: str) -> list[str]:
 
 def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start the server; it is killed when this process ends, however that happens."""
-    kill_with_parent = (PR_SET_PDEATHSIG, signal.SIGKILL)
-    return subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, preexec_fn=lambda: LIBC.prctl(*kill_with_parent)
-    )
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, preexec_fn=children.end_with_parent)
 
 
 def wait_until_it_listens(server: subprocess.Popen[bytes]) -> bool:
@@ -123,7 +121,7 @@ def serve(options: argparse.Namespace) -> int:
     with open(parameters, "w") as file:
         file.write(batching(options.max_batch, options.max_delay_ms))
     server = start(command(options, parameters))
-    parent.end_with_parent()  # the kernel then kills the server
+    end_with_parent()  # the kernel then kills the server
     http_relay.allow_files()
     relay = http_relay.Relay(listener, REST)
     try:

@@ -10,7 +10,7 @@ import functools
 import mmap
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from railhead.keras_patches.patch import after_import
@@ -19,8 +19,12 @@ MODULE = "railhead_ticks"  # has one function, `tick`
 # The modules in which Keras 3 and Keras 2 have the class that calls all callbacks, and its methods
 # that count.
 OF_KERAS = ("keras.src.callbacks.callback_list", "tf_keras.src.callbacks")
-ENDS = ("on_train_batch_end", "on_test_batch_end", "on_predict_batch_end", "on_epoch_end")
+ENDS = tuple(
+    f"CallbackList.on_{kind}_end"
+    for kind in ("train_batch", "test_batch", "predict_batch", "epoch")
+)
 OF_HOROVOD, ALLREDUCES = "horovod.tensorflow.mpi_ops", ("_allreduce", "_grouped_allreduce")
+Function = Callable[..., Any]
 
 
 class Counter:
@@ -61,34 +65,39 @@ def provide(tick: Callable[[], None]) -> None:
 
 def count_steps_of_keras(tick: Callable[[], None]) -> None:
     """After Keras is imported, count each batch and epoch of its own loops."""
-
-    def change(module: types.ModuleType) -> None:
-        list_of_callbacks = getattr(module, "CallbackList", None)
-        for name in ENDS:
-            if method := getattr(list_of_callbacks, name, None):
-                setattr(list_of_callbacks, name, counted(method, tick))
-
-    after_import(dict.fromkeys(OF_KERAS, change))
+    after_import(dict.fromkeys(OF_KERAS, wrapping(ENDS, lambda method: counted(method, tick))))
 
 
 def count_allreduces(tick: Callable[[], None]) -> None:
     """After Horovod is imported, count each allreduce outside of graphs: the only progress that a
     custom loop shows. In a graph it would count once, when the graph is traced."""
 
+    def tick_outside_graphs() -> None:
+        if sys.modules["tensorflow"].executing_eagerly():
+            tick()
+
+    wraps = wrapping(ALLREDUCES, lambda function: counted(function, tick_outside_graphs))
+    after_import({OF_HOROVOD: wraps})
+
+
+def wrapping(
+    paths: Sequence[str], wrap: Callable[[Function], Function]
+) -> Callable[[types.ModuleType], None]:
+    """A patch of a module that wraps these of its functions and methods (`Class.method`)."""
+
     def change(module: types.ModuleType) -> None:
-        for name in ALLREDUCES:
-            if function := getattr(module, name, None):
-                setattr(module, name, counted(function, lambda: None if _in_graph() else tick()))
+        for path in paths:
+            *owners, name = path.split(".")
+            owner: Any = module
+            for owner_name in owners:
+                owner = getattr(owner, owner_name, None)
+            if function := getattr(owner, name, None):
+                setattr(owner, name, wrap(function))
 
-    after_import({OF_HOROVOD: change})
+    return change
 
 
-def _in_graph() -> bool:
-    """Whether TensorFlow is tracing a graph."""
-    return not sys.modules["tensorflow"].executing_eagerly()
-
-
-def counted(method: Callable[..., Any], tick: Callable[[], None]) -> Callable[..., Any]:
+def counted(method: Function, tick: Callable[[], None]) -> Function:
     """The method; each return from it counts."""
 
     @functools.wraps(method)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 
 NAME = "railhead-stacks"  # of the file in memory
+HEAD = b"%d %d\n"  # its first line: the pid, and the number of its descriptor
 SIGNAL = 44  # a real-time signal, which hardly any program uses; many use SIGUSR1 and 2
 LIMIT = 200_000  # bytes of the stacks of one rank
 ANSWER = 2.0  # seconds; a process that runs writes its stacks in milliseconds
@@ -28,7 +29,7 @@ def register() -> None:
         file = os.open(f"/proc/self/fd/{memory}", os.O_WRONLY | os.O_APPEND)
         os.close(memory)
         os.set_inheritable(file, False)
-        os.write(file, b"%d %d\n" % (os.getpid(), file))
+        os.write(file, HEAD % (os.getpid(), file))
         faulthandler.register(SIGNAL, file=file, all_threads=True)
 
 
@@ -46,12 +47,8 @@ def file_of(pid: int) -> str:
             path = f"/proc/{pid}/fd/{number}"
             if NAME in _target(path):
                 with open(path, "rb") as file:
-                    return path if file.readline(64).split() == _header(pid, number) else ""
+                    return path if file.readline(64) == HEAD % (pid, int(number)) else ""
     return ""
-
-
-def _header(pid: int, number: str) -> list[bytes]:
-    return [str(pid).encode(), number.encode()]
 
 
 def _target(path: str) -> str:

@@ -13,9 +13,6 @@ import json
 import os
 import re
 import shutil
-import time
-from collections.abc import Callable
-from typing import TypeVar
 
 from railhead.documents.codec import decode
 from railhead.documents.runs import live_logs
@@ -28,11 +25,11 @@ from ..lease import fence
 from ..run import checkpoint_files
 from ..upload import live_upload, restore_checkpoints
 from ..upload.logs import identity
+from ..upload.restore_checkpoints import again
 
 LOG = re.compile(r"(rank-\d{1,5}|mpirun)")
 RESTORED = "restored"  # in the run's folder, until it is complete
 SUPERVISOR = "supervisor"  # not restored: its log is the standby's, which is open
-T = TypeVar("T")
 
 
 def restore(bucket: BucketFolder, folder: str, term: int) -> None:
@@ -52,7 +49,8 @@ def restore(bucket: BucketFolder, folder: str, term: int) -> None:
 
 def download(bucket: BucketFolder, folder: str, term: int) -> None:
     """Download a run into an empty folder."""
-    checkpoints = again(lambda: fence.adopt_checkpoints(bucket, term))
+    # First, and unchanged: from now on the host of an earlier term cannot write this list.
+    checkpoints = again(lambda: fence.rewrite_checkpoints(bucket, term))
     if checkpoints.files:
         target = os.path.join(folder, checkpoint_files.FOLDER)
         restore_checkpoints.restore(bucket, target, keep_times=True)
@@ -110,16 +108,6 @@ def look(bucket: BucketFolder, name: str) -> bytes | None:
     """An object of the run; None if there is none."""
     stored = again(lambda: bucket.objects.look(bucket.uri.key(name)))
     return stored.data if stored else None
-
-
-def again(request: Callable[[], T]) -> T:
-    """Do a request; if it fails, again after a pause, because the machines wait for it."""
-    for pause in restore_checkpoints.PAUSES:
-        try:
-            return request()
-        except Exception:
-            time.sleep(pause)
-    return request()
 
 
 def main(folder: str, url: str, term: str) -> None:

@@ -114,9 +114,7 @@ class MachineStopper:
 
     def fetched(self) -> Fetched | None:
         """The notice that a controller writes after a verified fetch; None before."""
-        with contextlib.suppress(OSError, ValueError):
-            return json_file.read(path("fetched"), Fetched)
-        return None
+        return json_file.intact(path("fetched"), Fetched)
 
     def successor(self) -> str:
         """The id of a later run on these machines; "" if there is none."""

@@ -466,7 +466,7 @@ def attempt(state: State) -> Result:
     """Run all attempts; returns a result even if the run could not start or the supervisor
     failed."""
     try:
-        taken = taken_over()
+        taken = json_file.if_any(path(programs.TAKEOVER), Taken)  # None on the run's first chief
         while True:
             supervisor = Supervisor(state)
             ended = supervisor.after_takeover(taken) if taken else supervisor.go()
@@ -489,14 +489,6 @@ def printed_error() -> list[str]:
     import traceback
 
     return traceback.format_exc().splitlines()
-
-
-def taken_over() -> Taken | None:
-    """The document of this host's takeover of the run; None on the run's first chief."""
-    try:
-        return json_file.read(path(programs.TAKEOVER), Taken)
-    except FileNotFoundError:
-        return None
 
 
 def other_run(free: bool) -> str:
@@ -552,8 +544,7 @@ def prepare() -> cluster_key.Keeper | None:
     """Do early what takes time: start the program for the key, and build the classes of the run's
     document."""
     keeper = cluster_key.prepare()
-    with contextlib.suppress(OSError, ValueError):  # the start of the run reports it
-        json_file.read(path("run.json"), RunDocument)
+    json_file.intact(path("run.json"), RunDocument)  # if it is damaged, the start reports it
     return keeper
 
 
@@ -562,11 +553,8 @@ def become_machine_stopper() -> None:
 
     The run's variables are removed from the environment, so ending the run does not end it.
     """
-    try:
-        run = json_file.read(path("run.json"), AfterRun)
-    except (OSError, ValueError):
-        return  # without run.json there is no stop command
-    if run.stop or run.bucket:
+    run = json_file.intact(path("run.json"), AfterRun)  # without it there is no stop command
+    if run and (run.stop or run.bucket):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         environment = children.unmarked()
         os.execve(sys.executable, programs.command(programs.STOP_MACHINES), environment)

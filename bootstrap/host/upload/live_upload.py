@@ -17,6 +17,7 @@ both, so that a large checkpoint does not delay them.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from railhead.documents.codec import encode
 from railhead.documents.lazy import replace
 from railhead.documents.runs.live_logs import LiveUploads
 from railhead.documents.runs.manifest import Uploaded, UploadedCheckpoints, Uploads
@@ -33,6 +35,7 @@ from railhead.documents.runs.run import AfterRun, RunDocument
 from ..base import bounded, json_file, programs, regular_files
 from ..base.log_lines import print_line
 from ..buckets.repeats import outlasting
+from ..lease.fence import CHECKPOINTS
 from ..output.recorded import METRICS
 from ..run import checkpoint_files
 from ..run.checkpoint_files import Stamp
@@ -142,10 +145,8 @@ class CheckpointUpload:
         if self.bucket.fence:
             self.bucket.fence.write_checkpoints(self.bucket, UploadedCheckpoints(entries))
         else:
-            path = os.path.join(self.run, f"{STATUS}.manifest")
-            json_file.save(path, UploadedCheckpoints(entries))
-            name = f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}"
-            self.bucket.put(path, name, short_lived=True)
+            data = json.dumps(encode(UploadedCheckpoints(entries)), indent=1).encode()
+            self.bucket.write(data, CHECKPOINTS, short_lived=True)
         self.files = entries
 
 
@@ -179,10 +180,7 @@ class GrowingFiles:
             data = data[: data.rfind(b"\n") + 1]
         if not data:
             return
-        piece = os.path.join(self.run, f"{STATUS}.piece")
-        with open(piece, "wb") as file:
-            file.write(data)
-        self.bucket.put(piece, piece_of(name, begin))
+        self.bucket.write(data, piece_of(name, begin))
         self.sent[name] = begin + len(data)
 
 
@@ -198,9 +196,7 @@ def stamp_of(file: Uploaded) -> Stamp:
 
 def load_status(run: str) -> Uploads:
     """The uploaded checkpoints so far."""
-    with contextlib.suppress(OSError, ValueError):
-        return json_file.read(os.path.join(run, STATUS), Uploads)
-    return Uploads()
+    return json_file.intact(os.path.join(run, STATUS), Uploads) or Uploads()
 
 
 def save_status(run: str, uploaded: UploadedCheckpoints) -> None:
@@ -255,9 +251,7 @@ class GrowingUpload:
 
 def load_grown(run: str) -> LiveUploads:
     """The uploaded parts of growing files so far."""
-    with contextlib.suppress(OSError, ValueError):
-        return json_file.read(os.path.join(run, GROWN), LiveUploads)
-    return LiveUploads()
+    return json_file.intact(os.path.join(run, GROWN), LiveUploads) or LiveUploads()
 
 
 class LiveUpload:

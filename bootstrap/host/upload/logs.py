@@ -23,7 +23,6 @@ from ..base import json_file, regular_files
 from . import upload
 from .changes import birth
 
-PART = "live-logs.piece"  # in the run's folder
 LOG = re.compile(r"(rank-\d{1,5}|mpirun|supervisor)\.log")  # upload.log would never rest
 # Bytes of one log that a step uploads; if a log grew by more since the last step, older bytes are
 # left out.
@@ -71,18 +70,24 @@ class LogUpload:
                 self.logs[name] = replace(before, inode=inode, born=born, position=begin)
                 self._skip(name, size - begin - STEP)
                 file.seek(self.logs[name].position)
-                while data := file.read(min(self._space(name), size - file.tell())):
+                while data := file.read(
+                    min(PIECE - len(self._tail(name).data), size - file.tell())
+                ):
                     self._append(name, data)
 
     def _skip(self, name: str, count: int) -> None:
         """Leave out the next bytes of a log; the next piece is a new one."""
         if count > 0:
-            progress = self.logs[name]
+            self._advance(name, count, next_piece=True)
+
+    def _advance(self, name: str, count: int, *, next_piece: bool) -> None:
+        """Note `count` more bytes of a log as sent; after them begins the next piece, or not."""
+        progress = self.logs[name]
+        if next_piece:
             self.tails.pop(name, None)
-            position, sent = progress.position + count, progress.sent + count
-            self.logs[name] = replace(
-                progress, position=position, sent=sent, number=progress.number + 1
-            )
+        position, sent = progress.position + count, progress.sent + count
+        number = progress.number + next_piece
+        self.logs[name] = replace(progress, position=position, sent=sent, number=number)
 
     def _files(self, name: str) -> Iterator[tuple[IO[bytes], int]]:
         """The files to read, the older first, and where to begin in each."""
@@ -99,35 +104,22 @@ class LogUpload:
             if identity(older) == known:
                 yield older, progress.position
             else:
-                self._lose(name)
+                if name in self.logs:  # rotated twice: at least one unread byte is gone
+                    self._advance(name, 1, next_piece=True)
                 yield older, 0
         yield current, 0
 
-    def _lose(self, name: str) -> None:
-        """Note that a log was rotated twice: the unread part of its file is gone, at least one
-        byte."""
-        if progress := self.logs.get(name):
-            self.tails.pop(name, None)
-            self.logs[name] = replace(progress, sent=progress.sent + 1, number=progress.number + 1)
-
-    def _space(self, name: str) -> int:
-        tail = self.tails.get(name)
-        return PIECE - len(tail.data) if tail else PIECE
+    def _tail(self, name: str) -> Tail:
+        return self.tails.get(name) or Tail(self.logs[name].sent, b"")
 
     def _append(self, name: str, data: bytes) -> None:
         """Upload the next bytes of a log, together with the piece that they extend."""
-        progress = self.logs[name]
-        tail = self.tails.get(name) or Tail(progress.sent, b"")
+        progress, tail = self.logs[name], self._tail(name)
         tail = Tail(tail.begin, tail.data + data)
         content = live_logs.packed(Piece(tail.begin, time.time()), tail.data)
-        self._put(live_logs.object_of(name, progress.number), content)
-        if is_full := len(tail.data) >= PIECE:
-            self.tails.pop(name, None)
-        else:
-            self.tails[name] = tail
-        position, sent = progress.position + len(data), progress.sent + len(data)
-        number = progress.number + is_full
-        self.logs[name] = replace(progress, position=position, sent=sent, number=number)
+        self.bucket.write(content, live_logs.object_of(name, progress.number), short_lived=True)
+        self.tails[name] = tail
+        self._advance(name, len(data), next_piece=len(tail.data) >= PIECE)
 
     def empty(self) -> None:
         """Empty the pieces of each log that the results in the bucket contain, as many as possible
@@ -140,13 +132,7 @@ class LogUpload:
                 for number in range(min(progress.number + 1, PIECES)):
                     if time.monotonic() > until:
                         return
-                    self._put(live_logs.object_of(name, number), b"")
-
-    def _put(self, name: str, content: bytes) -> None:
-        piece = os.path.join(self.run, PART)
-        with open(piece, "wb") as file:
-            file.write(content)
-        self.bucket.put(piece, name, short_lived=True)
+                    self.bucket.write(b"", live_logs.object_of(name, number), short_lived=True)
 
 
 def identity(file: IO[bytes]) -> tuple[int, float]:

@@ -12,6 +12,8 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from railhead.documents.codec import encode
 from railhead.documents.runs.manifest import Restored, Uploaded, UploadedCheckpoints
@@ -22,6 +24,7 @@ from ..run import checkpoint_files
 
 PAUSES = (1.0, 2.0, 4.0)  # seconds before the next try of a download
 RESERVED = 1_000_000_000  # bytes of the disk that stay free
+T = TypeVar("T")
 
 
 def restore(bucket: BucketFolder, folder: str, *, keep_times: bool = False) -> Restored:
@@ -34,7 +37,7 @@ def restore(bucket: BucketFolder, folder: str, *, keep_times: bool = False) -> R
     """
     os.makedirs(folder, exist_ok=True)
     listed = os.path.join(folder, ".manifest")
-    get(bucket, f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}", listed)
+    again(lambda: bucket.get(f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}", listed))
     entries = json_file.read(listed, UploadedCheckpoints).files
     os.remove(listed)
     total = sum(entry.bytes for entry in entries)
@@ -51,16 +54,14 @@ def restore(bucket: BucketFolder, folder: str, *, keep_times: bool = False) -> R
     return Restored(len(entries) - len(damaged), total, damaged)
 
 
-def get(bucket: BucketFolder, name: str, path: str) -> None:
-    """Download an object; if the connection breaks, again after a pause, because the machines wait
-    for it."""
+def again(request: Callable[[], T]) -> T:
+    """Do a request; if it fails, again after a pause, because the machines wait for it."""
     for pause in PAUSES:
         try:
-            bucket.get(name, path)
-            return
+            return request()
         except Exception:
             time.sleep(pause)
-    bucket.get(name, path)
+    return request()
 
 
 def fetched(bucket: BucketFolder, entry: Uploaded, folder: str) -> bool:
@@ -68,7 +69,7 @@ def fetched(bucket: BucketFolder, entry: Uploaded, folder: str) -> bool:
     path = os.path.join(folder, entry.path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     partial = os.path.join(folder, f".part-{entry.object}")
-    get(bucket, checkpoint_files.object_of(entry.object), partial)
+    again(lambda: bucket.get(checkpoint_files.object_of(entry.object), partial))
     if regular_files.size_and_sha256(partial) != (entry.bytes, entry.sha256):
         os.remove(partial)
         return False

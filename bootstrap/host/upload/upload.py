@@ -29,10 +29,18 @@ class Destination(BucketFolder):
 
     def put(self, path: str, name: str, sha256: str = "", *, short_lived: bool = False) -> None:
         """Upload one file with this hash."""
-        if self.fence:
-            self.fence.check(self)
+        self._check()
         sha256 = sha256 or regular_files.size_and_sha256(path)[1]
         self.objects.upload(self.uri.key(name), Path(path), sha256, short_lived=short_lived)
+
+    def write(self, data: bytes, name: str, *, short_lived: bool = False) -> None:
+        """Upload some megabytes."""
+        self._check()
+        self.objects.write(self.uri.key(name), data, short_lived=short_lived)
+
+    def _check(self) -> None:
+        if self.fence:
+            self.fence.check(self)
 
 
 def destination(url: str, run: str = "") -> Destination:

@@ -97,7 +97,7 @@ class Chief:
     def is_taken_over(self) -> None:
         """Another host gets the next term, and the checkpoints."""
         assert self.terms.claim(2, Claim("b", "mark-2"))
-        fence.adopt_checkpoints(self.terms.bucket, 2)
+        fence.rewrite_checkpoints(self.terms.bucket, 2)
 
     def ended(self) -> None:
         """The supervisor has ended the run here, and has stopped this machine alone."""

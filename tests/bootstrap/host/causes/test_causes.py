@@ -14,7 +14,7 @@ from places import CASES
 from standins import programs
 from standins.runs.supervised_run import Run, says
 
-from bootstrap.host.attempts import cgroups, evidence, kernel_log, preempted
+from bootstrap.host.attempts import cgroups, evidence, preempted
 from bootstrap.host.causes import causes
 from bootstrap.host.causes.causes import NO_INODES, Failure, diagnosed
 from bootstrap.host.causes.retry import ALWAYS, NEVER, REPEATED
@@ -213,9 +213,9 @@ def test_a_cgroup_that_ran_out_of_memory_is_evidence(
     counts.write_text("low 0\noom_kill 2\n")
     monkeypatch.setattr(cgroups, "cgroup_files", lambda: iter([str(counts), "/nowhere"]))
     cgroups.note_start(str(tmp_path), 1)
-    assert [*kernel_log.of_rank(str(tmp_path), "1", [])] == []
+    assert [*evidence.of_rank(str(tmp_path), "1", [])] == []
     counts.write_text("low 0\noom_kill 3\n")
-    (line,) = kernel_log.of_rank(str(tmp_path), "1", [])
+    (line,) = evidence.of_rank(str(tmp_path), "1", [])
     killed = diagnosed(Failure(Culprit(1, "b", (), signal=9), [line]))
     assert killed.cause.class_ == "memory" and "from 2 to 3" in killed.cause.evidence
 
@@ -239,11 +239,11 @@ def test_a_kill_of_another_process_is_not_evidence(tmp_path: Path, text: str) ->
     lines = [text.format(*who) for who in ((9, "java"), (70, "python3"), (71, "python3"))]
     for rank in (0, 1):
         started_rank(tmp_path, rank)
-    assert [*kernel_log.of_rank(str(tmp_path), "1", lines)] == [lines[2]]
-    assert [*kernel_log.of_rank(str(tmp_path), "1", lines[:2])] == []
+    assert [*evidence.of_rank(str(tmp_path), "1", lines)] == [lines[2]]
+    assert [*evidence.of_rank(str(tmp_path), "1", lines[:2])] == []
     started_rank(tmp_path, 1, is_inside=True)
-    assert [*kernel_log.of_rank(str(tmp_path), "1", lines)] == lines[1:], "names are all it knows"
-    assert [*kernel_log.of_rank(str(tmp_path), "2", lines)] == lines, "it could not write its start"
+    assert [*evidence.of_rank(str(tmp_path), "1", lines)] == lines[1:], "names are all it knows"
+    assert [*evidence.of_rank(str(tmp_path), "2", lines)] == lines, "it could not write its start"
 
 
 @pytest.mark.parametrize("number", [13, 31, 43])
@@ -254,9 +254,9 @@ def test_an_error_of_another_program_on_a_gpu_is_not_evidence(tmp_path: Path, nu
     card, unknown = text.format(79, 9), text.format(number, "'<unknown>'")
     started_rank(tmp_path, 1)
     lines = [other, of_rank, card, unknown]
-    assert [*kernel_log.of_rank(str(tmp_path), "1", lines)] == [of_rank, card, unknown]
+    assert [*evidence.of_rank(str(tmp_path), "1", lines)] == [of_rank, card, unknown]
     started_rank(tmp_path, 1, is_inside=True)
-    assert [*kernel_log.of_rank(str(tmp_path), "1", lines)] == lines, "it has another number there"
+    assert [*evidence.of_rank(str(tmp_path), "1", lines)] == lines, "it has another number there"
 
 
 def test_kills_of_others_in_the_cgroup_of_a_rank_are_not_evidence(tmp_path: Path) -> None:
@@ -264,9 +264,9 @@ def test_kills_of_others_in_the_cgroup_of_a_rank_are_not_evidence(tmp_path: Path
     started_rank(tmp_path, 1, counts=str(counts))
     other = [text.format(9, "java") for text in KILLS]
     counts.write_text("oom_kill 2\n")
-    assert [*kernel_log.of_rank(str(tmp_path), "1", other)] == []
+    assert [*evidence.of_rank(str(tmp_path), "1", other)] == []
     counts.write_text("oom_kill 3\n")
-    assert len([*kernel_log.of_rank(str(tmp_path), "1", other)]) == 1
+    assert len([*evidence.of_rank(str(tmp_path), "1", other)]) == 1
 
 
 def test_a_kill_before_the_attempt_is_not_evidence(

@@ -43,7 +43,7 @@ class Successor:
         for name in ("checkpoints", "results", "logs"):
             (folder / name).mkdir(parents=True)
         held.begin(str(folder), SECOND, held.now())
-        adopted = fence.adopt_checkpoints(bucket, 2)
+        adopted = fence.rewrite_checkpoints(bucket, 2)
         target = str(folder / "checkpoints")
         assert restore_checkpoints.restore(bucket, target, keep_times=True).damaged == ()
         live_upload.save_status(str(folder), adopted)

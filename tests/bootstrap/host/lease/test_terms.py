@@ -217,7 +217,7 @@ def test_an_earlier_chief_publishes_nothing_and_a_new_one_continues_from_its_che
 
     assert Terms(bucket).claim(2, Claim("h2", "mark-2"))
     second = host(tmp_path / "h2", SECOND)
-    adopted = fence.adopt_checkpoints(bucket, 2)
+    adopted = fence.rewrite_checkpoints(bucket, 2)
     outcome = restore_checkpoints.restore(bucket, str(second / "checkpoints"), keep_times=True)
     assert (outcome.files, outcome.damaged) == (2, ())
     live_upload.save_status(str(second), adopted)
@@ -230,7 +230,7 @@ def test_an_earlier_chief_publishes_nothing_and_a_new_one_continues_from_its_che
     with pytest.raises(LeaseLost):
         earlier.step()
     with pytest.raises(LeaseLost):  # where it stood still after its look
-        fence.rewrite_checkpoints(bucket, 1, lambda before: before)
+        fence.rewrite_checkpoints(bucket, 1)
     with pytest.raises(LeaseLost):
         upload.upload(str(first), url)
     with pytest.raises(LeaseLost):  # a piece of its metrics
@@ -245,10 +245,10 @@ def test_an_earlier_chief_publishes_nothing_and_a_new_one_continues_from_its_che
 def test_a_list_that_another_host_writes_between_look_and_upload_is_not_overwritten(
     bucket: upload.Destination,
 ) -> None:
-    fence.rewrite_checkpoints(bucket, 1, lambda before: before)
+    fence.rewrite_checkpoints(bucket, 1)
 
     def meanwhile(before: UploadedCheckpoints) -> UploadedCheckpoints:
-        fence.adopt_checkpoints(bucket, 2)
+        fence.rewrite_checkpoints(bucket, 2)
         return replace(before, files=())
 
     with pytest.raises(LeaseLost):
@@ -273,7 +273,7 @@ def test_a_request_that_meets_its_own_earlier_one_in_progress_is_repeated(
     holder = LeaseHolder(str(first), FIRST, Terms(busy))
     assert [holder.step(lives=True) for _ in range(2)] == [True] * 2
     assert held.is_held(str(first)) and Terms(bucket).beat(1)
-    assert fence.adopt_checkpoints(busy, 1).term == 1
+    assert fence.rewrite_checkpoints(busy, 1).term == 1
     (results := first / "results/manifest.json").write_text('{"files": []}')
     for _ in range(2):  # of the last term, and of the results
         with pytest.raises(WriteInProgress):

@@ -38,7 +38,7 @@ def test_what_did_not_arrive_is_read_after_what_did(
     for piece in SENT:
         output.add(piece)
     lines = received(splitter, *SENT[:arrived], SENT[-1][:5] if arrived == 8 else b"")
-    lines += splitter.rest(1, kept(tmp_path, splitter))
+    lines += splitter.of_rank(1, kept(tmp_path, splitter))
     assert lines == [(1, line + b"]") for line in LINES]
 
 

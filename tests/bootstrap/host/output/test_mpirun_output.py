@@ -168,7 +168,7 @@ LOUD = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from bootstrap.host.rank import rank
-rank.redirect_output(b"")
+rank.redirect_output(b"", rank.Heartbeat())
 for i in range(20000):
     print("line", i, file=sys.stderr if i % 2 else sys.stdout)
 sys.stdout.flush()

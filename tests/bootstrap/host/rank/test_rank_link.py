@@ -54,7 +54,7 @@ def cut_after(monkeypatch: pytest.MonkeyPatch, tries: list[int]) -> int | None:
     """The number of looks after which a link is taken for cut; None if it never is."""
     link = rank_link.Link(1)
     for number, count in enumerate(tries, 1):
-        monkeypatch.setattr(rank_link, "tries_of", lambda pid, count=count: count)
+        monkeypatch.setattr(rank_link, "most_tries", lambda rows, count=count: count)
         if link.is_cut(rank.BEAT):
             return number
     return None
@@ -102,7 +102,7 @@ def test_a_chief_that_reads_nothing_is_not_cut_off() -> None:
 # Without the fault of a network: the table is a file whose count rises with each look.
 CUT = """
 count = 0
-def tries_of(pid):
+def most_tries(rows):
     global count
     count += 1
     return count

@@ -16,7 +16,7 @@ from bootstrap.host.attempts import points
 from bootstrap.host.base import json_file
 from bootstrap.host.output import recorded
 from bootstrap.host.run import held
-from bootstrap.host.standby.restore import again, restore
+from bootstrap.host.standby.restore import restore
 from bootstrap.host.upload import live_upload, restore_checkpoints, upload
 from railhead.documents.codec import decode
 from railhead.documents.runs import live_logs
@@ -128,10 +128,10 @@ def test_a_request_that_fails_is_tried_again_and_its_last_error_is_the_reason(
             return "answer"
 
         if outcome == "answer":
-            assert again(request) == outcome
+            assert restore_checkpoints.again(request) == outcome
         else:
             with pytest.raises(KeyError, match=outcome):
-                again(request)
+                restore_checkpoints.again(request)
 
 
 def test_names_that_lead_out_of_the_folder_are_not_restored(store: Store, tmp_path: Path) -> None:
