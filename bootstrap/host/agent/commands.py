@@ -44,10 +44,8 @@ HELD: dict[int, IO[bytes]] = {}  # {pid: the standard input of a command that wa
 
 def run(request: Run) -> CommandResult:
     """Run a command; send its lines and, if `fetches`, the bytes that it has fetched, as events.
-
     After `timeout` seconds, it is killed with all processes that it started. They are also
-    terminated if nobody reads the channel any more: the command on the other side has ended.
-    """
+    terminated if nobody reads the channel any more: the command on the other side has ended."""
     cache = {**os.environ, **request.env}.get("UV_CACHE_DIR", "~/.cache/uv")
     with contextlib.ExitStack() as stack:
         if request.fetches:
@@ -84,11 +82,7 @@ def release(request: Release) -> None:
 def alone(path: str) -> Iterator[int]:
     """Lock a file, whose content is the latest line of the command that has the lock; yields its
     descriptor. While it waits, it sends that line: so the channel is not silent, and the wait ends
-    if nobody reads it any more.
-
-    Raises:
-        TimeoutError: another command had the lock for LOCKED seconds.
-    """
+    if nobody reads it any more. TimeoutError: another command had the lock for LOCKED seconds."""
     path = os.path.expanduser(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)
 
@@ -155,10 +149,8 @@ class Watched:
         return CommandResult(code, tuple(self.output.tail()))
 
     def relay(self) -> None:
-        """Read until the pipe closes, or until LINGER seconds after the command's end.
-
-        A background process of the command may keep the pipe open for ever.
-        """
+        """Read until the pipe closes, or until LINGER seconds after the command's end. A background
+        process of the command may keep the pipe open for ever."""
         last: float | None = None
         while (data := self.read_available()) != b"":
             self.output.add(data or b"")
@@ -172,10 +164,7 @@ class Watched:
 
     def read_available(self) -> bytes | None:
         """Some bytes; b"" at the end of the pipe; None if nothing is available now.
-
-        Raises:
-            BrokenPipeError: the channel was closed; the command was terminated.
-        """
+        BrokenPipeError: the channel was closed; the command was terminated."""
         ready = [descriptor for descriptor, _ in self.poll.poll(1000 / EVENTS_PER_SECOND)]
         if OUT.fileno() in ready:
             self.terminate()

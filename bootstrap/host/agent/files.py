@@ -88,10 +88,7 @@ def clear_parts(folder: str) -> None:
 
 def tree(request: Tree) -> Placed:
     """Make `dest` contain the manifest's files; request only contents that neither `dest` nor
-    `blobs` has.
-
-    `dest` itself may be a link of the user; a write never follows a link inside it.
-    """
+    `blobs` has. `dest` itself may be a link of the user; a write never follows a link inside it."""
     blobs, dest = os.path.expanduser(request.blobs), os.path.expanduser(request.dest)
     make_private(dest)
     clear_parts(dest)
@@ -104,11 +101,9 @@ def tree(request: Tree) -> Placed:
 
 
 def place_folder(request: PlaceFolder) -> Placed:
-    """Create the folder `dest`, named by a digest, with all files of the manifest.
-
-    It is filled under a temporary name and then renamed, so it is never incomplete. It replaces a
-    damaged folder.
-    """
+    """Create the folder `dest`, named by a digest, with all files of the manifest. It is filled
+    under a temporary name and then renamed, so it is never incomplete. It replaces a damaged
+    folder."""
     blobs, dest = os.path.expanduser(request.blobs), os.path.expanduser(request.dest)
     manifest = request.manifest
     is_complete = has_files(dest, manifest)

@@ -129,10 +129,8 @@ def add(tar: tarfile.TarFile, path: str, content: IO[bytes], size: int) -> bool:
 
 
 def matching(root: str, patterns: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """(path, bytes) of the regular files that match, each once, in the order of the patterns.
-
-    Not `glob`: it finds hidden names only since Python 3.11.
-    """
+    """(path, bytes) of the regular files that match, each once, in the order of the patterns. Not
+    `glob`: it finds hidden names only since Python 3.11."""
     present = sorted(tree(root))
     paths: dict[str, None] = {}
     for pattern in patterns:

@@ -81,9 +81,7 @@ def parsed(state: str | None) -> RunState | None:
 
 def is_lost(folder: str, state: str | None, pid: int | None) -> bool:
     """Whether this run has no supervisor any more, and `state` is the last state that it wrote.
-
-    Without the `pid` of state.json, all processes are searched for a supervisor.
-    """
+    Without the `pid` of state.json, all processes are searched for a supervisor."""
     alive = None if pid is None else {programs.process_folder(pid, SUPERVISOR)}
     if folder in (alive or programs.folders_of(SUPERVISOR)):
         return False

@@ -22,10 +22,8 @@ STARTING = 60.0  # seconds after which a run that has no process has ended
 
 
 def make_temporary(request: MakeTemporary) -> None:
-    """Create both folders of a run, each accessible to the user alone.
-
-    Hosts that share a home share the links: the folder then gets the name in the link.
-    """
+    """Create both folders of a run, each accessible to the user alone. Hosts that share a home
+    share the links: the folder then gets the name in the link."""
     folder = os.path.expanduser(request.folder)
     memory = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else folder
     for name, parent in (("memory", memory), ("tmp", short_temporary())):

@@ -27,11 +27,8 @@ LOOK = 10.0  # seconds between two checks for absent hosts
 
 
 def whole(folder: str) -> RunDocument:
-    """The document of the run with all of its hosts.
-
-    Raises:
-        OSError, ValueError: it is not there, or damaged.
-    """
+    """The document of the run with all of its hosts. OSError, ValueError: it is not there, or
+    damaged."""
     document = json_file.if_any(os.path.join(folder, WHOLE), RunDocument)
     return document or json_file.read(os.path.join(folder, "run.json"), RunDocument)
 
@@ -69,10 +66,7 @@ def absent_hosts(run: RunDocument) -> tuple[str, ...]:
 
 def place(folder: str, run: RunDocument) -> None:
     """On the chief, write the hostfile and the mpirun command for the hosts of this attempt.
-
-    Raises:
-        OSError, ValueError: a file cannot be read or written.
-    """
+    OSError, ValueError: a file cannot be read or written."""
     lines = [f"railhead-{n + 1} slots={h.slots}\n" for n, h in run.present.items()]
     with open(os.path.join(folder, "hostfile"), "w") as file:
         file.writelines(lines)

@@ -36,11 +36,8 @@ def notices(tool: str = TOOL, service: tuple[str, int] = SERVICE) -> Iterator[st
 def _answer(
     service: tuple[str, int], method: str, path: str, headers: Mapping[str, str]
 ) -> str | None:
-    """The text of an answer; None if it is an error.
-
-    Raises:
-        OSError: nothing answers. ValueError: the answer is not HTTP.
-    """
+    """The text of an answer; None if it is an error. OSError: nothing answers. ValueError: the
+    answer is not HTTP."""
     import http.client  # loads many modules, and is rarely needed
 
     connection = http.client.HTTPConnection(*service, timeout=SECONDS)

@@ -112,11 +112,8 @@ def _on_host(start: Start, index: int) -> Fault | None:
 
 def prepare(start: Start, host: int) -> None:
     """Create the temporary folders of the run on this host again, with its secrets; if it starts as
-    new, restore work/ and results/; write run.json last. Logs and records stay.
-
-    Raises:
-        OSError, ValueError: a file cannot be read or written, or is damaged.
-    """
+    new, restore work/ and results/; write run.json last. Logs and records stay. OSError,
+    ValueError: a file cannot be read or written, or is damaged."""
     from railhead.documents.agent.runs import MakeTemporary
 
     from ..agent import files, temporary

@@ -235,12 +235,10 @@ def _may_continue(run: RunDocument, ended: Ended, absent: Collection[str]) -> bo
 
 
 def _hosts_ready(ended: Ended, without: Collection[str] = ()) -> tuple[RunDocument, str]:
-    """Prepare the hosts; returns the document of the next attempt, and why this failed, or "".
-
-    All hosts but those of `without` are tried. An elastic run continues without hosts that cannot
-    be prepared; otherwise hosts that do not answer get BACK seconds, and more while a command
-    replaces hosts.
-    """
+    """Prepare the hosts; returns the document of the next attempt, and why this failed, or "". All
+    hosts but those of `without` are tried. An elastic run continues without hosts that cannot be
+    prepared; otherwise hosts that do not answer get BACK seconds, and more while a command replaces
+    hosts."""
     absent = {*without}
     until = time.monotonic() + BACK
     while True:
@@ -265,11 +263,9 @@ def _hosts_ready(ended: Ended, without: Collection[str] = ()) -> tuple[RunDocume
 
 
 def _place(folder: str, whole: RunDocument, run: RunDocument) -> str:
-    """Write mpirun's files for the hosts of an elastic run; returns why this failed, or "".
-
-    If there is a document of all hosts, it is read again: a command that replaces an absent host
-    may have written its new address while the others were prepared.
-    """
+    """Write mpirun's files for the hosts of an elastic run; returns why this failed, or "". If
+    there is a document of all hosts, it is read again: a command that replaces an absent host may
+    have written its new address while the others were prepared."""
     if not run.elastic:
         return ""
     path = os.path.join(folder, WHOLE)

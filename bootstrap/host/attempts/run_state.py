@@ -86,11 +86,7 @@ class State:
 
     def start_lease(self, run: RunDocument) -> None:
         """Start to hold the lease of a run that another host may take over. A host that has taken
-        the run over holds it already.
-
-        Raises:
-            OSError: it cannot be started.
-        """
+        the run over holds it already. OSError: it cannot be started."""
         if run.takeover and run.bucket and held.term_of(self.folder) is None:
             from ..lease import holder
 

@@ -85,11 +85,8 @@ def command_with_client(
 
 
 def start_beside(command: list[str], log: str) -> subprocess.Popen[bytes]:
-    """Start a program in its own session, without MARKS; it ends with this process.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+    """Start a program in its own session, without MARKS; it ends with this process. OSError: it
+    cannot be started."""
     with open(log, "ab") as output:
         return subprocess.Popen(
             command,

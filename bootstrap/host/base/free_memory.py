@@ -51,11 +51,8 @@ def _of_groups() -> Iterator[int]:
 
 
 def _number(file: str, label: str = "") -> int:
-    """The number in a file, after a label at the start of a line.
-
-    Raises:
-        OSError, ValueError: there is none.
-    """
+    """The number in a file, after a label at the start of a line. OSError, ValueError: there is
+    none."""
     with open(file) as lines:
         for line in lines:
             first, _, rest = line.partition(" ")

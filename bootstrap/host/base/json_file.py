@@ -62,11 +62,8 @@ def load_object(path: str, limit: int = 10_000_000) -> dict[str, Any]:
 
 
 def save(path: str, document: Any) -> None:
-    """Write a document, a dataclass or JSON values, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written; the file is as it was.
-    """
+    """Write a document, a dataclass or JSON values, whole or not at all. OSError: it cannot be
+    written; the file is as it was."""
     partial = f"{path}.part"
     try:
         with contextlib.suppress(FileNotFoundError):

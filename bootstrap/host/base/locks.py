@@ -34,10 +34,7 @@ def wait_lock(
 ) -> Iterator[int]:
     """Wait for the lock of a file and hold it; `waiting` is called before each pause of `every`
     seconds. Yields the file's descriptor: a process that inherits it holds the lock too.
-
-    Raises:
-        TimeoutError: another process held it for `seconds` seconds.
-    """
+    TimeoutError: another process held it for `seconds` seconds."""
     end = time.monotonic() + seconds
     with _opened(path, FILE) as lock:
         while not _take(lock):

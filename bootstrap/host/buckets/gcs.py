@@ -33,11 +33,8 @@ Properties = Mapping[str, str | Mapping[str, str]]  # of an object
 @dataclass(frozen=True)
 class StorageClient:
     """Sends requests with a session of `requests`; `storage` is the base address, `silence`:
-    seconds without an answer after which a request has failed.
-
-    Raises:
-        requests.RequestException: the network failed, or Google refused.
-    """
+    seconds without an answer after which a request has failed. requests.RequestException: the
+    network failed, or Google refused."""
 
     session: Any
     storage: str = STORAGE
@@ -98,11 +95,8 @@ class StorageClient:
 
 def send(session: Any, method: str, address: str, **options: Any) -> Any:
     """The response to a request, which is repeated through an outage (repeats.py). If a repeated
-    DELETE finds nothing, it has succeeded before: status 204.
-
-    Raises:
-        requests.RequestException, google.auth's GoogleAuthError: the network failed.
-    """
+    DELETE finds nothing, it has succeeded before: status 204. requests.RequestException,
+    google.auth's GoogleAuthError: the network failed."""
     from google.auth.exceptions import GoogleAuthError
     from requests import RequestException
 

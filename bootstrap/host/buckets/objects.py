@@ -45,11 +45,8 @@ class Objects(Protocol):
         """Create an object of some megabytes."""
 
     def upload(self, key: str, path: Path, sha256: str, *, short_lived: bool = False) -> None:
-        """Create an object of any size from a file; the object keeps the hash.
-
-        Raises:
-            ChangedFile: the file has another hash. OSError: it cannot be read.
-        """
+        """Create an object of any size from a file; the object keeps the hash. ChangedFile: the
+        file has another hash. OSError: it cannot be read."""
 
 
 @dataclass(frozen=True)

@@ -87,12 +87,9 @@ def rewrite_checkpoints(
     bucket: BucketFolder, term: int, rewrite: Rewrite = lambda before: before
 ) -> UploadedCheckpoints:
     """Write the bucket's list of checkpoints in a term; `rewrite` derives it from the present list,
-    or an empty one. Afterwards, the host of an earlier term can no longer write it.
-
-    Raises:
-        LeaseLost: a host of a later term has written it. OSError: it changes all the time.
-        ValueError: it is damaged.
-    """
+    or an empty one. Afterwards, the host of an earlier term can no longer write it. LeaseLost: a
+    host of a later term has written it. OSError: it changes all the time. ValueError: it is
+    damaged."""
     key = bucket.uri.key(CHECKPOINTS)
     for _ in range(TRIES):
         stored = bucket.objects.look(key)

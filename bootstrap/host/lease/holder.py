@@ -104,10 +104,7 @@ def new_mark() -> str:
 
 def start(run: RunDocument, folder: str, first: Term) -> subprocess.Popen[bytes]:
     """Begin the first term of a run, and start its holder, a process that ends with this one.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+    OSError: it cannot be started."""
     held.begin(folder, first, held.now())
     held.stay_alive(folder)
     try:

@@ -244,9 +244,7 @@ LIMIT = 200_000  # characters of mpirun's messages that are searched
 
 class Verdict(NamedTuple):
     """The first failure: a rank (killed by a signal, or exited with a code), or a lost host.
-
-    `present` counts the hosts of the attempt from 0; `code` is None if mpirun does not print it.
-    """
+    `present` counts the hosts of the attempt from 0; `code` is None if mpirun does not print it."""
 
     kind: str
     rank: int | None = None

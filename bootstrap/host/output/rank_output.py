@@ -397,11 +397,9 @@ class RunOutput:
         return trouble
 
     def add_record(self, rank: int, text: bytes, *, alone: bool) -> bool:
-        """Store a record; False if the text is not a record.
-
-        Only rank 0 evaluates, and only with a record at the start of a line (`alone`): text in the
-        middle of a line may come from the data.
-        """
+        """Store a record; False if the text is not a record. Only rank 0 evaluates, and only with a
+        record at the start of a line (`alone`): text in the middle of a line may come from the
+        data."""
         try:
             record = json.loads(text)
             kind = record["kind"]

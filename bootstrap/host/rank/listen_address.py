@@ -96,10 +96,7 @@ def loaded() -> set[str]:
 
 def entries(path: str, name: bytes) -> Iterator[int]:
     """The addresses of the entries for a function in the linker's table of a loaded library.
-
-    Raises:
-        OSError, KeyError, struct.error: it has no such table.
-    """
+    OSError, KeyError, struct.error: it has no such table."""
     record = Loaded.from_address(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)._handle)
     tags = dict(pairs(record.dynamic))
     calls = ctypes.string_at(tags[CALLS], tags[SIZE])
@@ -110,11 +107,8 @@ def entries(path: str, name: bytes) -> Iterator[int]:
 
 
 def number_of(name: bytes, tags: Mapping[int, int]) -> int:
-    """The number of a symbol that a library imports; its hash table does not have these.
-
-    Raises:
-        KeyError: there is none.
-    """
+    """The number of a symbol that a library imports; its hash table does not have these. KeyError:
+    there is none."""
     (others,) = struct.unpack("I", ctypes.string_at(tags[HASHES] + 4, 4))
     symbols = ctypes.string_at(tags[SYMBOLS], SYMBOL * others)
     for number in range(others):

@@ -332,9 +332,7 @@ def end_left(pid: int, look: Callable[[], None]) -> None:
 
 def forward_output(source: int, rank: int, heartbeat: Heartbeat) -> None:
     """Forward output until all writers have ended, or until LINGER seconds after the rank's end.
-
-    Without LINGER, a background process of the rank would keep mpirun, and so the run, alive.
-    """
+    Without LINGER, a background process of the rank would keep mpirun, and so the run, alive."""
     last, in_line = None, False
     while last is None or time.monotonic() < last:
         heartbeat.beat(in_line=in_line)
@@ -357,11 +355,9 @@ def wait_for_end(pid: int, heartbeat: Heartbeat) -> None:
 
 
 def encoded(data: bytes) -> bytes:
-    """Output as mpirun_output.py expects it: line ends as END, and GUARD after each "]".
-
-    The four separators of ASCII, STEPPED and STAMP are removed from it, so a program cannot send a
-    heartbeat.
-    """
+    """Output as mpirun_output.py expects it: line ends as END, and GUARD after each "]". The four
+    separators of ASCII, STEPPED and STAMP are removed from it, so a program cannot send a
+    heartbeat."""
     plain = re.sub(b"[\x19\x1a\x1c-\x1f]", b"?", data)
     return plain.replace(b"\n", b"\x1e").replace(b"]", b"]\x1f")
 
@@ -437,11 +433,9 @@ def prepare_data(run: RunDocument, rank: int, folder: str) -> None:
 
 
 def parts_of(run: RunDocument, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(number, count) of a rank among all ranks that share data, and among those of its host.
-
-    If ranks have roles, the workers share the data: a chief and a parameter server see the first
-    part.
-    """
+    """(number, count) of a rank among all ranks that share data, and among those of its host. If
+    ranks have roles, the workers share the data: a chief and a parameter server see the first
+    part."""
     sharing = [r for r in range(run.size) if run.role_of(r) == "worker"]
     on_host = [r for r in sharing if run.host_of(r) == run.host_of(rank)]
 

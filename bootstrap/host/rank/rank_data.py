@@ -40,10 +40,7 @@ class RankPlace:
 
 def prepare(run: RunDocument, place: RankPlace) -> dict[str, str]:
     """The variables of all data for a rank. When it returns, a script's data has been downloaded.
-
-    Raises:
-        SystemExit: a download failed; the cause has been printed.
-    """
+    SystemExit: a download failed; the cause has been printed."""
     variables = {}
     script = isinstance(run.program, Script)
     for item in run.data:

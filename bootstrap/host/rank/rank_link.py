@@ -25,30 +25,23 @@ class Link:
         self.orted, self.tries, self.seconds = orted, 0, 0.0
 
     def is_cut(self, passed: float) -> bool:
-        """Check again, `passed` seconds after the last time; whether LIMIT is reached.
-
-        An acknowledgement resets the kernel's count, so a lower count means that one arrived.
-        """
+        """Check again, `passed` seconds after the last time; whether LIMIT is reached. An
+        acknowledgement resets the kernel's count, so a lower count means that one arrived."""
         before, self.tries = self.tries, most_tries(sockets.rows_of(self.orted))
         self.seconds = self.seconds + passed if 0 < self.tries >= before else 0.0
         return self.seconds >= LIMIT
 
 
 def most_tries(rows: Iterable[Sequence[str]]) -> int:
-    """The largest number of retransmissions in these rows of /proc/net/tcp.
-
-    `retrnsmt` counts data that was sent; `timeout` counts data that this host could not even send,
-    for example because its interface is down.
-    """
+    """The largest number of retransmissions in these rows of /proc/net/tcp. `retrnsmt` counts data
+    that was sent; `timeout` counts data that this host could not even send, for example because its
+    interface is down."""
     return max((max(int(row[6], 16), int(row[8])) for row in rows), default=0)
 
 
 def end_run_here(folder: str, run_id: str) -> None:
-    """Exec the program that ends all processes of the run on this host.
-
-    It runs without the run's marks, so that it ends neither itself nor the same program of another
-    rank.
-    """
+    """Exec the program that ends all processes of the run on this host. It runs without the run's
+    marks, so that it ends neither itself nor the same program of another rank."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)  # orted no longer reads

@@ -26,10 +26,8 @@ PORT = 7777  # of ModelTrainer
 def variables(
     run: RunDocument, program: Script, place: RankPlace, channels: Mapping[str, str]
 ) -> dict[str, str]:
-    """All SM_ variables of a rank; creates the folders that they name.
-
-    `program` has the arguments that the script gets, `channels` the folder of each data name.
-    """
+    """All SM_ variables of a rank; creates the folders that they name. `program` has the arguments
+    that the script gets, `channels` the folder of each data name."""
     training_env = environment(run, program, place, channels)
     for name in ("model_dir", "output_data_dir", "output_intermediate_dir", "input_config_dir"):
         os.makedirs(training_env[name], exist_ok=True)

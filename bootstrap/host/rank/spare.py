@@ -265,11 +265,8 @@ def _rank_for(asking: socket.socket, refusal: Callable[[Request], str], spare: i
 
 
 def received(asking: socket.socket) -> Request:
-    """The request of a process.
-
-    Raises:
-        OSError, ValueError, LookupError: it is not complete, or does not come in time.
-    """
+    """The request of a process. OSError, ValueError, LookupError: it is not complete, or does not
+    come in time."""
     data, streams, _, _ = socket.recv_fds(asking, 1 << 16, len(stand_in.STREAMS))
     while not data.endswith(b"\n"):
         more = asking.recv(1 << 16)

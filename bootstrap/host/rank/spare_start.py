@@ -62,10 +62,7 @@ class SpareStart:
 
 def started(folder: str, host: int, *packages: str) -> int:
     """Start the spare, not as a child of this process; returns the descriptor of its output.
-
-    Raises:
-        OSError: there are too many processes.
-    """
+    OSError: there are too many processes."""
     source, sink = os.pipe()
     if child := os.fork():
         os.close(sink)

@@ -76,11 +76,8 @@ def is_ours(other: Socket) -> bool:
 
 
 def _forked(spare: Socket, name: str) -> int:
-    """Let the spare fork a rank, and start the rank; returns its pid.
-
-    Raises:
-        OSError, ValueError: it did not do so in time, and never will.
-    """
+    """Let the spare fork a rank, and start the rank; returns its pid. OSError, ValueError: it did
+    not do so in time, and never will."""
     import socket
 
     mask = os.umask(0o077)

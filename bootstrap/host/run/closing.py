@@ -51,10 +51,8 @@ def outputs(folder: str) -> tuple[Outputs, str]:
 
 
 def whole_manifest(folder: str) -> tuple[Manifest, str]:
-    """The manifest of a run's folder, and why it is incomplete, or "".
-
-    A file that was not read in time is listed in `skipped`.
-    """
+    """The manifest of a run's folder, and why it is incomplete, or "". A file that was not read in
+    time is listed in `skipped`."""
     lines, why = run_bounded("hashes", folder, HASHING)
     listing = decode(Found, lines[0]) if lines else Found()
     read = {hashed.path: hashed.entry for hashed in decode(tuple[Hashed, ...], lines[1:])}

@@ -106,11 +106,8 @@ def main(folder: str) -> None:
 
 @contextlib.contextmanager
 def agent_with(key: bytes, path: str) -> Iterator[None]:
-    """Within the block, an ssh-agent at this socket has the key.
-
-    Raises:
-        OSError, subprocess.SubprocessError: there is none, or it does not take the key.
-    """
+    """Within the block, an ssh-agent at this socket has the key. OSError,
+    subprocess.SubprocessError: there is none, or it does not take the key."""
     agent = subprocess.Popen(
         ["ssh-agent", "-D", "-a", path],
         stdin=subprocess.DEVNULL,

@@ -45,10 +45,8 @@ def processes(run_id: str, variable: str = OF_RUNS, kept: str = "") -> list[int]
 
 
 def run_of(pid: int, variable: str, kept: str = "") -> str:
-    """The run of this home (local hosts share a machine) that a process belongs to, or "".
-
-    A supervisor whose run has ended is not counted: it ends by itself after a bounded time.
-    """
+    """The run of this home (local hosts share a machine) that a process belongs to, or "". A
+    supervisor whose run has ended is not counted: it ends by itself after a bounded time."""
     with contextlib.suppress(OSError):
         if owner(pid) != os.geteuid():  # root can read any user's variables, which prove nothing
             return ""
@@ -89,10 +87,8 @@ def marked_run(pid: int, variable: str = OF_RUNS) -> str:
 
 
 def run_by_folder(pid: int) -> str:
-    """The run below whose folder a process works, or "" if somebody who logged in started it.
-
-    Not the run's folder itself: the process that stops the machines after the run works there.
-    """
+    """The run below whose folder a process works, or "" if somebody who logged in started it. Not
+    the run's folder itself: the process that stops the machines after the run works there."""
     runs = os.path.join(os.path.realpath(HOME), ".railhead", "runs", "")
     folder = os.readlink(f"/proc/{pid}/cwd")
     run, below, _ = folder[len(runs) :].partition("/")
@@ -126,9 +122,7 @@ def end_run(run_id: str, variable: str = OF_RUNS, kept: str = "") -> Swept:
 
 def send_signal(run_id: str, variable: str, sign: signal.Signals, kept: str) -> set[int]:
     """Signal each process once, including new ones, until there is none or GRACE has passed.
-
-    Returns the pids of all signalled processes.
-    """
+    Returns the pids of all signalled processes."""
     signalled: set[int] = set()
     until = time.monotonic() + GRACE
     while (pids := processes(run_id, variable, kept)) and time.monotonic() < until:
@@ -172,12 +166,9 @@ def own_folder(link: str) -> str:
 
 def end_on_all_hosts(run: RunDocument, folder: str, kept: str = "") -> dict[str, Swept | NotSwept]:
     """From the chief, end the run's processes on every host of the attempt; returns each host's
-    reply.
-
-    The other hosts start first: the local search would take a new child of this process that has
-    not yet become ssh for a process of the run. A chief that has lost the lease of the run ends
-    only its own processes: another chief has ranks on the other hosts.
-    """
+    reply. The other hosts start first: the local search would take a new child of this process that
+    has not yet become ssh for a process of the run. A chief that has lost the lease of the run ends
+    only its own processes: another chief has ranks on the other hosts."""
     if held.has_lost(folder):
         return {run.hosts[0].name: end_run(run.run_id)}
     chief = run.hosts[0].name
@@ -224,11 +215,8 @@ def command_on_host(
 
 
 def document_of(kind: type[T], output: str | bytes) -> T:
-    """The document in the last line that a program has printed on another host.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The document in the last line that a program has printed on another host. ValueError: there
+    is none."""
     try:
         return decode(kind, json.loads(output.splitlines()[-1]))
     except (IndexError, RecursionError) as error:

@@ -136,11 +136,8 @@ def outputs(folder: str) -> list[str]:
 
 
 def new_outputs(folder: str) -> Sizes:
-    """The files that the program has written so far and that match `outputs` of run.json.
-
-    Raises:
-        One of UNREADABLE: run.json or before.json is missing or damaged.
-    """
+    """The files that the program has written so far and that match `outputs` of run.json. One of
+    UNREADABLE: run.json or before.json is missing or damaged."""
     patterns = read_json(folder, "run.json", RunDocument).outputs
     return written(folder, read_json(folder, BEFORE, Snapshot), patterns)
 

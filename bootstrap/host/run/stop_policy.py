@@ -36,11 +36,9 @@ class Action:
 
 def decide(keep_minutes: float | None, situation: Situation) -> Action:
     """The next action. `keep_minutes`: how long machines stay on after a failure; None: they never
-    stop.
-
-    If there is a later run on these machines, its stop rule applies and this run does nothing. A
-    connected or recently connected controller may finish its fetch within a time limit.
-    """
+    stop. If there is a later run on these machines, its stop rule applies and this run does
+    nothing. A connected or recently connected controller may finish its fetch within a time
+    limit."""
     if situation.successor or keep_minutes is None:
         return Action("none")
     fetch = fetch_until(situation)
@@ -85,10 +83,8 @@ def results(
 
 
 def stops(run: AfterRun | RunDocument) -> list[tuple[str, str, tuple[str, ...] | None]]:
-    """(name, alias inside the cluster, argv or None) of each host in the order of stopping.
-
-    The chief is last: it stops the others.
-    """
+    """(name, alias inside the cluster, argv or None) of each host in the order of stopping. The
+    chief is last: it stops the others."""
     argvs = run.stop.argv if run.stop else ()
     named: Sequence[NamedHost | RunHost] = run.hosts
     hosts = [

@@ -234,10 +234,7 @@ def read_document() -> EndpointDocument:
 
 def health_of(response: Any) -> Health | None:
     """The health in a response; None if no version is ready. TensorFlow Serving lists versions.
-
-    Raises:
-        Malformed: the response is neither a health nor a list of versions.
-    """
+    Malformed: the response is neither a health nor a list of versions."""
     if isinstance(response, dict) and "model_version_status" in response:
         return decode(ServingStatus, response).health()
     return decode(Health, response)
@@ -255,11 +252,9 @@ def stop_machine(argv: Sequence[str]) -> str:
 
 
 def run_is_closing() -> bool:
-    """Whether a run that has ended still uploads its results, or will stop the machines.
-
-    Such a run no longer has the lock, and if this machine stopped first, the other hosts would keep
-    running.
-    """
+    """Whether a run that has ended still uploads its results, or will stop the machines. Such a run
+    no longer has the lock, and if this machine stopped first, the other hosts would keep
+    running."""
     runs = os.path.expanduser("~/.railhead/runs")
     return runs in map(os.path.dirname, programs.folders_of(programs.STOP_MACHINES))
 

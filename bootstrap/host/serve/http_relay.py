@@ -116,11 +116,8 @@ def allow_files() -> None:
 
 
 def read_head(client: socket.socket) -> tuple[bytes, bytes]:
-    """The head of a request, and the part of its body that came with it.
-
-    Raises:
-        Refused: it is too long, or does not arrive in time.
-    """
+    """The head of a request, and the part of its body that came with it. Refused: it is too long,
+    or does not arrive in time."""
     data, end = b"", time.monotonic() + HEAD_SECONDS
     while b"\r\n\r\n" not in data:
         if len(data) > LONGEST_HEAD:
@@ -196,12 +193,8 @@ def send_back(server: socket.socket, client: socket.socket) -> None:
 
 
 def receive(client: socket.socket, end: float) -> bytes:
-    """Some bytes from a client, before the time `end`.
-
-    Raises:
-        Refused: none came in time.
-        ConnectionError: the client has closed.
-    """
+    """Some bytes from a client, before the time `end`. Refused: none came in time. ConnectionError:
+    the client has closed."""
     client.settimeout(max(0.001, end - time.monotonic()))
     try:
         data = client.recv(PIECE)

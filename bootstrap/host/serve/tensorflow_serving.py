@@ -36,13 +36,9 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def enter_own_network() -> None:
-    """Move this process into a network namespace whose only interface is loopback.
-
-    Root may do this on most hosts; other users need a new user namespace, if the host allows one.
-
-    Raises:
-        OSError: the host does not allow it.
-    """
+    """Move this process into a network namespace whose only interface is loopback. Root may do this
+    on most hosts; other users need a new user namespace, if the host allows one. OSError: the host
+    does not allow it."""
     user, group = os.geteuid(), os.getegid()
     if LIBC.unshare(CLONE_NEWNET):
         if LIBC.unshare(CLONE_NEWNET | CLONE_NEWUSER):

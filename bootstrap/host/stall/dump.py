@@ -35,10 +35,8 @@ def register() -> None:
 
 def file_of(pid: int) -> str:
     """The path of a process's file; "" if the process has closed it, or does not handle the signal.
-
     If a program closes all its files, the descriptor may belong to another file: the handler would
-    write into that one.
-    """
+    write into that one."""
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
         handled = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status.read(), re.MULTILINE)
         if not handled or not int(handled[1], 16) >> (SIGNAL - 1) & 1:
@@ -71,10 +69,8 @@ def request(pid: int) -> str:
 
 
 def answers(paths: Mapping[int, str]) -> dict[int, str]:
-    """The stacks that processes have written to these files; "" for one that writes none in time.
-
-    A text is complete when it has not changed for a moment.
-    """
+    """The stacks that processes have written to these files; "" for one that writes none in time. A
+    text is complete when it has not changed for a moment."""
     texts, missing, until = dict.fromkeys(paths, ""), dict(paths), time.monotonic() + ANSWER
     while missing and time.monotonic() < until:
         time.sleep(PAUSE)

@@ -50,11 +50,9 @@ Stack = tuple[Frame, ...]  # the innermost frame first
 
 
 def parsed(text: str) -> list[Stack]:
-    """The stacks of all threads, the main thread first; threads without frames are left out,
-    except the main thread. Empty if there is no stack.
-
-    faulthandler lists the newest thread first, so the main thread is the last one.
-    """
+    """The stacks of all threads, the main thread first; threads without frames are left out, except
+    the main thread. Empty if there is no stack. faulthandler lists the newest thread first, so the
+    main thread is the last one."""
     threads: list[list[Frame]] = []
     for line in text.splitlines():
         if THREAD.match(line):

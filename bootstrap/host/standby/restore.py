@@ -33,13 +33,8 @@ SUPERVISOR = "supervisor"  # not restored: its log is the standby's, which is op
 
 
 def restore(bucket: BucketFolder, folder: str, term: int) -> None:
-    """Restore a run for this term of its lease.
-
-    Raises:
-        OSError, or an error of the cloud's library: the bucket does not answer, or the disk is
-            full.
-        ValueError: a document is damaged.
-    """
+    """Restore a run for this term of its lease. OSError, or an error of the cloud's library: the
+    bucket does not answer, or the disk is full. ValueError: a document is damaged."""
     incoming = os.path.join(folder, RESTORED)
     shutil.rmtree(incoming, ignore_errors=True)
     os.makedirs(incoming)

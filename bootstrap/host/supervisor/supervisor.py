@@ -308,11 +308,8 @@ class Supervisor:
 
     def only_servers_are_left(self) -> bool:
         """Whether the chief rank ended without an error GRACE seconds ago: only parameter servers
-        remain, which would run for ever.
-
-        A chief rank that ends by os._exit(0) reports nothing, but its process is gone. After a
-        failure, mpirun would have ended all ranks by now.
-        """
+        remain, which would run for ever. A chief rank that ends by os._exit(0) reports nothing, but
+        its process is gone. After a failure, mpirun would have ended all ranks by now."""
         ended = self.output.chief_ended or self.output.chief_gone
         return ended is not None and time.monotonic() - ended > GRACE
 
@@ -447,11 +444,9 @@ def started(argv: list[str], stdout: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def protect_from_cancel() -> None:
-    """Take the process name that `end_processes` ignores.
-
-    mpirun has ended. To end leftover processes on slow hosts and to hash the results may take
-    minutes, and only this process can then write the result and stop the machines.
-    """
+    """Take the process name that `end_processes` ignores. mpirun has ended. To end leftover
+    processes on slow hosts and to hash the results may take minutes, and only this process can then
+    write the result and stop the machines."""
     children.set_name(end_processes.FINISHING.encode())
 
 
@@ -549,10 +544,8 @@ def prepare() -> cluster_key.Keeper | None:
 
 
 def become_machine_stopper() -> None:
-    """Exec stop_machines if results are to be uploaded or machines to be stopped.
-
-    The run's variables are removed from the environment, so ending the run does not end it.
-    """
+    """Exec stop_machines if results are to be uploaded or machines to be stopped. The run's
+    variables are removed from the environment, so ending the run does not end it."""
     run = json_file.intact(path("run.json"), AfterRun)  # without it there is no stop command
     if run and (run.stop or run.bucket):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -73,12 +73,9 @@ class CheckpointUpload:
         self.full: str | None = None  # a note that older files may be left out
 
     def step(self) -> bool:
-        """Upload new files, if the folder is at rest; True if the bucket has all files.
-
-        Raises:
-            OSError, or an error of the cloud's library: an upload failed; the bucket still has the
-                previous checkpoints.
-        """
+        """Upload new files, if the folder is at rest; True if the bucket has all files. OSError, or
+        an error of the cloud's library: an upload failed; the bucket still has the previous
+        checkpoints."""
         if self.bucket.fence and not self.bucket.fence.is_restored():
             return True
         stamps = checkpoint_files.complete_files(self.folder)
@@ -334,8 +331,7 @@ def end(process: subprocess.Popen[bytes] | OSError, folder: str) -> str:
 def main(folder: str, url: str, mode: str) -> int:
     """`always`: upload until this process is terminated. `once`: upload the last checkpoints, after
     the results, whose logs replace the pieces. `rest`: upload the last checkpoints and growing
-    files, without the results. Exit code 1: an upload failed.
-    """
+    files, without the results. Exit code 1: an upload failed."""
     uploads = LiveUpload(folder, url)
     if mode == "always":
         os.nice(5)

@@ -39,10 +39,8 @@ class Tail:
 
 
 class LogUpload:
-    """Keeps the bucket's copy of the logs in a run's folder.
-
-    `earlier`: what another process has uploaded; the next piece of each log is a new one.
-    """
+    """Keeps the bucket's copy of the logs in a run's folder. `earlier`: what another process has
+    uploaded; the next piece of each log is a new one."""
 
     def __init__(
         self, run: str, bucket: upload.Destination, earlier: Mapping[str, Progress]
@@ -52,11 +50,8 @@ class LogUpload:
         self.tails: dict[str, Tail] = {}  # at most one piece of each log
 
     def step(self) -> None:
-        """Upload the bytes that were added to each log.
-
-        Raises:
-            OSError, or an error of the cloud's library: the next step tries again.
-        """
+        """Upload the bytes that were added to each log. OSError, or an error of the cloud's
+        library: the next step tries again."""
         for name in log_names(self.run):
             with contextlib.suppress(FileNotFoundError):
                 self._log_step(name)

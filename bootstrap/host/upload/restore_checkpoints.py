@@ -29,12 +29,8 @@ T = TypeVar("T")
 
 def restore(bucket: BucketFolder, folder: str, *, keep_times: bool = False) -> Restored:
     """Fetch all files of the manifest; with `keep_times`, they keep their mtimes, so that the same
-    run does not upload them again.
-
-    Raises:
-        OSError: there is not enough space, or the bucket refuses.
-        ValueError: the manifest is damaged, or names a path outside the folder.
-    """
+    run does not upload them again. OSError: there is not enough space, or the bucket refuses.
+    ValueError: the manifest is damaged, or names a path outside the folder."""
     os.makedirs(folder, exist_ok=True)
     listed = os.path.join(folder, ".manifest")
     again(lambda: bucket.get(f"{checkpoint_files.FOLDER}/{checkpoint_files.MANIFEST}", listed))
