@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from railhead.documents.agent.request import Chunk, Failure, Hello, Request
@@ -36,20 +36,17 @@ class Input:
 
     def readline(self) -> bytes:
         """The next line; b"" at the end."""
-        with self.waiting():
-            return sys.stdin.buffer.readline()
+        return self._waiting(sys.stdin.buffer.readline)
 
     def read(self, size: int) -> bytes:
         """The next `size` bytes; fewer at the end."""
-        with self.waiting():
-            return sys.stdin.buffer.read(size)
+        return self._waiting(lambda: sys.stdin.buffer.read(size))
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Within the block, empty lines are sent."""
+    def _waiting(self, read: Callable[[], bytes]) -> bytes:
+        """Read; meanwhile, empty lines are sent."""
         WAITING.set()
         try:
-            yield
+            return read()
         finally:
             WAITING.clear()
 

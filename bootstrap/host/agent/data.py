@@ -132,7 +132,10 @@ def received(
             path, size, sha256 = manifest[number]
             partial = incoming(folder, number)
             if receive_rest(content, partial, offset, size) == sha256:
-                place(partial, os.path.join(f"{folder}.part", path))
+                place = os.path.join(f"{folder}.part", path)  # `missing` has made it free
+                os.chmod(partial, 0o444)
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                os.replace(partial, place)
             else:
                 clear(partial)
                 yield path
@@ -151,13 +154,6 @@ def receive_rest(content: Content, path: str, offset: int, size: int) -> str:
             digest.update(data)
             file.write(data)
     return digest.hexdigest()
-
-
-def place(partial: str, path: str) -> None:
-    """Move a complete file to its path. `missing` has removed anything else there."""
-    os.chmod(partial, 0o444)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    os.replace(partial, path)
 
 
 def finish(folder: str, manifest: Sequence[Entry]) -> None:

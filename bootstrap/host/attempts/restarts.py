@@ -105,11 +105,7 @@ class Restarts:
         checkpoints = points.checkpoints(ended.folder, ended.changes)
         point = checkpoints.newest
         if ended.run.keras_auto and keras_errors.is_of_keras(
-            ended.run.keras,
-            culprit,
-            ended.times.seconds,
-            stepped=ended.stepped,
-            files=point.files,
+            ended.run.keras, culprit, ended.times.seconds, stepped=ended.stepped, files=point.files
         ):
             return self._with_other_keras(ended, failed)
         if not ended.run.retries:

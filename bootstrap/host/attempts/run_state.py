@@ -13,7 +13,6 @@ from typing import Any
 
 from railhead.documents.carbon.energy import Carbon, HostEnergy, carbon_of
 from railhead.documents.lazy import replace
-from railhead.documents.runs.manifest import Manifest
 from railhead.documents.runs.result import Result, RunCost
 from railhead.documents.runs.run import OnGrid, Priced, RunDocument
 from railhead.documents.runs.state import RunState
@@ -131,7 +130,10 @@ class State:
             self.unfinished.append(why)
             self.save_result(result)
         with self.counted():
-            json_file.save(self.path("results/manifest.json"), with_result(self.folder, listed))
+            written = manifest.entry_of(self.folder, "results/result.json")  # perhaps just now
+            others = (entry for entry in listed.files if entry.path != written.path)
+            whole = replace(listed, files=(*others, written))
+            json_file.save(self.path("results/manifest.json"), whole)
         self.beat(
             state=result.state,
             ended=result.ended,
@@ -168,10 +170,3 @@ class State:
     def trouble(self) -> str | None:
         """Failed writes and unfinished steps as text; None if there are none."""
         return "; ".join(filter(None, [self.write_errors.summary(), *self.unfinished])) or None
-
-
-def with_result(folder: str, earlier: Manifest) -> Manifest:
-    """The manifest with the current entry of result.json."""
-    result = manifest.entry_of(folder, "results/result.json")
-    others = (entry for entry in earlier.files if entry.path != result.path)
-    return replace(earlier, files=(*others, result))

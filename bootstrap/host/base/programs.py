@@ -52,11 +52,9 @@ def process_folder(pid: int | str, program: str) -> str:
     """The folder with the archive from which a process runs this program; "" if it does not."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         words = os.fsdecode(file.read()).split("\0")
-        names = (program, FORMER.get(program))
-        before = f"{program.partition('.')[2]}.py"  # a file in versions without an archive
-        for word, after in zip(words, [*words[1:], ""], strict=True):
+        for word, after in zip(words[:-1], words[1:], strict=True):
             folder, name = os.path.split(word)
-            if (name == NAME and after in names) or (folder and name == before):
+            if name == NAME and after in (program, FORMER.get(program)):
                 return folder
     return ""
 

@@ -231,13 +231,7 @@ class GcsObjects:
             self._insert(key, file, size, md5, {"metadata": {"sha256": sha256}, **more})
 
     def _insert(
-        self,
-        key: str,
-        content: BinaryIO,
-        size: int,
-        md5: Any,
-        more: Properties,
-        **condition: str,
+        self, key: str, content: BinaryIO, size: int, md5: Any, more: Properties, **condition: str
     ) -> str:
         """Create an object from `size` bytes that have this MD5; `more`: other properties. Returns
         its generation."""

@@ -128,10 +128,7 @@ ROWS = (
     ),
     _row("gpu", r"NVRM: Xid \([^)]*\): (?!(?:45|63)\b)\d+", source=KERNEL, retry=ALWAYS),
     _row(
-        "data",
-        r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?",
-        retry=NEVER,
-        advice=_sagemaker,
+        "data", r"/opt/ml(?!\w)(?:/([\w.-]+))?(?:/data/([\w.-]+))?", retry=NEVER, advice=_sagemaker
     ),
     _row(
         "data",

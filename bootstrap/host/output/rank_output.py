@@ -178,11 +178,6 @@ def pieces_of(values: Iterable[str]) -> Iterable[str]:
                 yield json.dumps(piece, ensure_ascii=False)[1:-1]
 
 
-def is_start(before: bytes) -> bool:
-    """Whether text after `before` starts a line. (A progress bar ends with a carriage return.)"""
-    return not before or before.endswith(b"\r")
-
-
 class RunOutput:
     """Splits a run's output into logs and records. `broken` is the error of a reading thread."""
 
@@ -315,7 +310,8 @@ class RunOutput:
         before, mark, record = line.partition(RECORD)
         rank = rank if rank in self.logs else MPIRUN
         self.line_time = self.time_of(rank, printed)
-        if mark and rank != MPIRUN and self.add_record(rank, record, alone=is_start(before)):
+        alone = not before or before.endswith(b"\r")  # after a progress bar
+        if mark and rank != MPIRUN and self.add_record(rank, record, alone=alone):
             line = before
             if not line:
                 return

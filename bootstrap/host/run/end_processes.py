@@ -197,11 +197,7 @@ def start_on_host(
 
 
 def command_on_host(
-    run: RunDocument,
-    folder: str,
-    index: int,
-    *words: str,
-    shared: Sequence[str] = programs.SHARED,
+    run: RunDocument, folder: str, index: int, *words: str, shared: Sequence[str] = programs.SHARED
 ) -> list[str]:
     """The command on the chief that starts a program on a host of the run; `words`: its name and
     its arguments, which need no quotes."""

@@ -41,7 +41,7 @@ GROWING = "supervisor.log"  # written even after the end of the run
 TAKEN = ("manifest.json", "state.json", "left-on-host.txt", "renamed.txt")
 BEFORE = "before.json"  # the files of work/ before the run
 
-UNREADABLE = (OSError, ValueError, KeyError, TypeError)  # errors of a missing or damaged document
+UNREADABLE = (OSError, ValueError, RecursionError)  # errors of a missing or damaged document
 
 
 class Listing:

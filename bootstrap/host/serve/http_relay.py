@@ -157,14 +157,12 @@ def body_size(headers: Message) -> int:
 
 def passed_on(line: bytes, headers: Message) -> bytes:
     """The head for the server, which closes the connection after its response."""
-    headers_sent = [
-        (name, text) for name, text in headers.items() if name.lower() not in OF_CONNECTION
-    ]
     lines = [
         f"{name}: {text}".encode("latin-1")
-        for name, text in (*headers_sent, ("Connection", "close"))
+        for name, text in headers.items()
+        if name.lower() not in OF_CONNECTION
     ]
-    return b"\r\n".join([line, *lines, b"", b""])
+    return b"\r\n".join([line, *lines, b"Connection: close", b"", b""])
 
 
 def send_body(client: socket.socket, server: socket.socket, missing: int) -> None:

@@ -66,22 +66,17 @@ def batching(max_batch: int, max_delay_ms: float) -> str:
 
 
 def command(options: argparse.Namespace, parameters: str) -> list[str]:
-    """The command of the server; `parameters` is the file with the batching parameters."""
+    """The command of the server; `parameters` is the file with the batching parameters. Batching
+    joins rows of several clients, even if a model mixes rows."""
+    options_of_batches = ["--enable_batching=true", f"--batching_parameters_file={parameters}"]
     return [
         PROGRAM,
         f"--model_name={options.name}",
         f"--model_base_path={options.model}",
         f"--rest_api_port={REST[1]}",
         "--max_num_load_retries=0",  # a model that does not load would not load a minute later
-        *batching_options(options.max_batch, parameters),
+        *(options_of_batches if options.max_batch > 1 else ()),
     ]
-
-
-def batching_options(max_batch: int, parameters: str) -> list[str]:
-    """Options for batching, which joins rows of several clients, even if a model mixes rows."""
-    if max_batch == 1:
-        return []
-    return ["--enable_batching=true", f"--batching_parameters_file={parameters}"]
 
 
 def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:

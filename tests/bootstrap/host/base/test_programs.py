@@ -126,11 +126,6 @@ def test_a_program_is_known_by_the_archive_that_it_is_started_from(tmp_path: Pat
     with process(sys.executable, str(archive), "takeover.standby") as pid:  # of an earlier version
         assert programs.process_folder(pid, STANDBY) == str(tmp_path)
         assert programs.process_folder(pid, SUPERVISOR) == ""
-    before = tmp_path / "supervisor.py"  # of a version that had files in place of the archive
-    before.write_text(SLEEP)
-    with process(sys.executable, str(before)) as pid:
-        assert programs.process_folder(pid, SUPERVISOR) == str(tmp_path)
-        assert programs.process_folder(pid, ENDPOINT) == ""
     for words in ([SUPERVISOR], [str(archive)], [NAME, "x", SUPERVISOR], ["supervisor.py"]):
         with process(sys.executable, str(other), *words) as pid:
             assert programs.process_folder(pid, SUPERVISOR) == ""

@@ -169,7 +169,7 @@ def test_an_unchanged_folder_is_not_uploaded_again_even_by_another_process(
 
     monkeypatch.setattr(upload.Destination, "put", counted)
     assert again.step() and again.step()
-    assert [Path(path).parent.name for path in sent] == ["step-00000020"] * 2 + ["r1"]
+    assert [Path(path).parent.name for path in sent] == ["step-00000020"] * 2
 
 
 def test_files_of_a_program_wait_until_they_rest(s3: Any, run: Path) -> None:
@@ -420,7 +420,7 @@ def test_a_piece_that_was_not_uploaded_goes_with_the_next(s3: Any, run: Path) ->
 
     (run / "results/metrics.jsonl").write_text("one\n")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="503"):
-        patch.setattr(upload.Destination, "put", refuse)
+        patch.setattr(upload.Destination, "write", refuse)
         growing.step()
     growing.step()
     (name,) = names(s3)
