@@ -26,7 +26,7 @@ RANK = f"{programs.RANK}\0".encode()  # in the command line of a rank
 MOST_RANKS = 256  # of a host
 SETTLE = 0.2  # seconds after the stacks: then the handling of the signal is not counted
 TICKS = os.sysconf("SC_CLK_TCK")
-COMMAND = 120  # characters of a child's command
+LONGEST = 120  # characters of a text, such as a child's command
 CROWDED = 2  # runnable processes for each CPU, on average: work may be slow
 
 
@@ -162,10 +162,10 @@ def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
     return pids
 
 
-def _command(pid: int) -> str:
-    """The command line of a process, shortened."""
+def _text(pid: int, name: str) -> str:
+    """A file of a process in /proc, shortened; "" if this user may not read it."""
     with contextlib.suppress(OSError):
-        return read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()[:COMMAND]
+        return read(pid, name).replace(b"\0", b" ").decode(errors="replace").strip()[:LONGEST]
     return ""
 
 
@@ -173,13 +173,6 @@ def stacks_of(ranks: Mapping[int, int]) -> dict[int, str]:
     """{rank: its stacks}, of all ranks at about the same time."""
     paths = {rank: dump.request(pid) for rank, pid in ranks.items()}
     return dict.fromkeys(ranks, "") | dump.answers({r: path for r, path in paths.items() if path})
-
-
-def _waits_for(pid: int) -> str:
-    """The kernel function in which the main thread waits, if this user may read it."""
-    with contextlib.suppress(OSError):
-        return read(pid, "wchan").decode(errors="replace")[:60].strip("0")
-    return ""
 
 
 def collected(run_id: str, pause: float) -> list[Sample]:
@@ -213,10 +206,10 @@ def collected(run_id: str, pause: float) -> list[Sample]:
                 child_cpu=round(last.child_cpu - first.child_cpu, 2),
                 switches=last.switches - first.switches,
                 bytes=last.bytes - first.bytes,
-                wait=_waits_for(pid),
+                wait=_text(pid, "wchan").strip("0"),
                 stacks=(before[rank], after[rank]),
                 crowded=crowded,
-                child=_command(max(children.get(pid, [0]))) if children.get(pid) else "",
+                child=_text(max(children[pid]), "cmdline") if children.get(pid) else "",
             )
         )
     return samples

@@ -43,17 +43,11 @@ def file_of(pid: int) -> str:
             return ""
         for number in os.listdir(f"/proc/{pid}/fd"):
             path = f"/proc/{pid}/fd/{number}"
-            if NAME in _target(path):
-                with open(path, "rb") as file:
-                    return path if file.readline(64) == HEAD % (pid, int(number)) else ""
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if NAME in os.readlink(path):
+                    with open(path, "rb") as file:
+                        return path if file.readline(64) == HEAD % (pid, int(number)) else ""
     return ""
-
-
-def _target(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
 
 
 def request(pid: int) -> str:

@@ -511,17 +511,16 @@ def main(held: str = "") -> int:
     with contextlib.ExitStack() as stack:
         try:
             other = other_run(stack.enter_context(locks.try_lock(LOCK)))
+            why = f"run {other} is running on this chief: one run at a time" if other else ""
         except OSError as error:
-            protect_from_cancel()
-            State(RUN).end(failure(1, f"the lock cannot be opened: {error}"))
-            return 1
+            other, why = "", f"the lock cannot be opened: {error}"
         if other == os.path.basename(RUN):
             print("this run already has a supervisor, which writes its files", file=sys.stderr)
             return 1
         state = State(RUN)
-        if other:
+        if why:
             protect_from_cancel()
-            state.end(failure(1, f"run {other} is running on this chief: one run at a time"))
+            state.end(failure(1, why))
             return 1
         wait_for_key = cluster_key.hold(keeper)
         state.beat()

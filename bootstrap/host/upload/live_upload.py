@@ -160,13 +160,11 @@ class GrowingFiles:
     def step(self) -> None:
         """Upload the next piece of each file that has grown."""
         results = os.path.join(self.run, "results")
-        for name in (METRICS, *self._events(results)):
+        files = checkpoint_files.walk(results, EVENTS)
+        events = sorted(path for path, _ in files if "tfevents" in path)
+        for name in (METRICS, *events):
             with contextlib.suppress(FileNotFoundError):
                 self._piece(os.path.join(results, name), name)
-
-    def _events(self, results: str) -> list[str]:
-        files = checkpoint_files.walk(results, EVENTS)
-        return sorted(path for path, _ in files if "tfevents" in path)
 
     def _piece(self, path: str, name: str) -> None:
         begin = self.sent.get(name, 0)
