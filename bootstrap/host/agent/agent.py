@@ -40,11 +40,8 @@ def operation(name: str) -> Operation:
 
 
 def main(keep: str = "") -> None:
-    """Serve until the channel closes. First remove temporary folders that ended runs left.
-
-    Args:
-        keep: where to store the archive of this agent; "" if it is there already.
-    """
+    """Serve until the channel closes. First remove temporary folders that ended runs left. `keep`:
+    where to store the archive of this agent; "" if it is there already."""
     runs = glob.escape(os.path.expanduser("~/.railhead/runs"))
     links = (link for name in ("memory", "tmp") for link in glob.iglob(f"{runs}/*/{name}"))
     if any(map(os.path.exists, links)):  # links of ended runs are dangling

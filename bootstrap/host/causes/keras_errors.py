@@ -106,11 +106,7 @@ def is_of_keras(
 ) -> bool:
     """Whether a run may start again with the other Keras after this failure, `seconds` after the
     start of the attempt. Not after a complete step or checkpoint, so that only time is lost.
-
-    Args:
-        stepped: the output shows a step.
-        files: the number of files in the checkpoint folder.
-    """
+    `stepped`: the output shows a step; `files`: the number of files in the checkpoint folder."""
     # Not result.evaluation, which every run with thresholds has. The record of an evaluation sets
     # `stepped`.
     begun = stepped or files or seconds > LONGEST

@@ -99,10 +99,7 @@ _PATHS_NOT_IN_KERAS_3 = {*paths(NOT_IN_KERAS_3)}
 
 def keras_with(path: str, *, of_tensorflow: bool) -> int | None:
     """The one Keras, 2 or 3, that has a name such as `layers.LocallyConnected1D`; None for both.
-
-    Args:
-        of_tensorflow: the name is looked up in `tf.keras`, not in `keras`.
-    """
+    `of_tensorflow`: the name is looked up in `tf.keras`, not in `keras`."""
     if path == PROVIDED:
         return None
     parts = path.split(".")

@@ -22,11 +22,8 @@ TABLE = "railhead_"  # the run id follows
 
 def close(run: RunDocument, daemon: int) -> None:
     """Close the ports of this run on this host: each of its ranks replaces the same rules. Does
-    nothing for a user who is not root, or without nft.
-
-    Args:
-        daemon: the Open MPI process that has started this rank.
-    """
+    nothing for a user who is not root, or without nft. `daemon`: the Open MPI process that has
+    started this rank."""
     nft = program()
     if os.geteuid() != 0 or nft is None:
         return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from railhead.documents.lazy import dataclass, replace
 from railhead.documents.runs.run import RunDocument
@@ -16,6 +16,7 @@ from railhead.documents.runs.stall import MOST_PLACES, Place, Stall
 from . import frames
 from .behind import CROWDED, PARTNERS, Rank, judged
 from .collect import Sample
+from .frames import Source
 
 IDLE = 0.02  # share of a CPU: a main thread that waits uses less
 BUSY = 0.5  # CPUs: a process that computes uses at least so many
@@ -36,9 +37,6 @@ class Diagnosis:
     stall: Stall
     factor: int
     why: str = ""
-
-
-Source = Callable[[str, int], str]  # the text of a line of the program, "" if it is not known
 
 
 def diagnosed(
@@ -93,7 +91,10 @@ def _rank(sample: Sample, host: str, run_id: str, source: Source) -> Rank:
     seconds = sample.seconds or 1.0
     uses, computes = sample.cpu / seconds, sample.process_cpu / seconds >= BUSY
     work = f"/runs/{run_id}/work/"
-    before, after = (_doing(text, work, source) for text in sample.stacks)
+    before, after = (
+        frames.doing_of(stacks, work, source) if (stacks := frames.parsed(text)) else None
+        for text in sample.stacks
+    )
     if after is None:
         return Rank(replace(place, busy=computes), idle=uses < IDLE and not computes)
     doing, frame = after.kind, after.frame
@@ -112,20 +113,6 @@ def _rank(sample: Sample, host: str, run_id: str, source: Source) -> Rank:
         return Rank(replace(place, busy=works), idle=waits and not works and sample.state != "D")
     moves = sample.bytes / seconds >= MOVES
     return Rank(replace(place, busy=works or moves), not works and sample.state != "D", moves)
-
-
-def _doing(text: str, work: str, source: Source) -> frames.Doing | None:
-    stacks = frames.parsed(text)
-    if not stacks:
-        return None
-    texts = {}
-    for stack in stacks:
-        program_frame = next((frame for frame in stack if work in frame.file), None)
-        if program_frame:
-            texts[program_frame.file, program_frame.line] = source(
-                program_frame.file.partition(work)[2], program_frame.line
-            )
-    return frames.doing_of(stacks, work, texts)
 
 
 def _operation(warnings: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ call that it is in. Pure. A rank's text is untrusted: it may be anything.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from railhead.documents.lazy import dataclass, replace
@@ -47,6 +48,7 @@ class Frame(NamedTuple):
 
 
 Stack = tuple[Frame, ...]  # the innermost frame first
+Source = Callable[[str, int], str]  # the text of a line of the program, "" if it is not known
 
 
 def parsed(text: str) -> list[Stack]:
@@ -75,18 +77,15 @@ class Doing:
     detail: str = ""
 
 
-def doing_of(stacks: list[Stack], work: str, text_of: dict[tuple[str, int], str]) -> Doing:
-    """What a rank does, from the stacks of its threads, the main thread first.
-
-    Args:
-        work: a part of the paths of the program's files, such as /runs/ID/work/.
-        text_of: the text of lines of the program, where it is known.
-    """
-    main = _of_thread(stacks[0], work, text_of)
+def doing_of(stacks: list[Stack], work: str, source: Source) -> Doing:
+    """What a rank does, from the stacks of its threads, the main thread first. `work`: a part of
+    the paths of the program's files, such as /runs/ID/work/; `source`: the text of a line of a file
+    below `work`."""
+    main = _of_thread(stacks[0], work, source)
     if main.kind != "call" or main.detail == "join":
         # TensorFlow runs the program's generators and functions in its own threads.
         for stack in stacks[1:]:
-            other = _of_thread(stack, work, text_of)
+            other = _of_thread(stack, work, source)
             called = any(CALLED_BY_TENSORFLOW.search(frame.file) for frame in stack)
             if other.frame and other.kind == "call" and called:
                 return replace(other, kind="input")
@@ -95,7 +94,7 @@ def doing_of(stacks: list[Stack], work: str, text_of: dict[tuple[str, int], str]
     return main
 
 
-def _of_thread(stack: Stack, work: str, text_of: dict[tuple[str, int], str]) -> Doing:
+def _of_thread(stack: Stack, work: str, source: Source) -> Doing:
     inner: list[Frame] = []
     program_frame = None
     for frame in stack:
@@ -115,7 +114,7 @@ def _of_thread(stack: Stack, work: str, text_of: dict[tuple[str, int], str]) -> 
     if any(map(TENSORFLOW.search, files)):
         return Doing("tensorflow", program_frame)
     if program_frame and not inner:
-        text = text_of.get((program_frame.file, program_frame.line), "")
+        text = source(program_frame.file.partition(work)[2], program_frame.line)
         call = CALL.search(text)
         if call and OF_MPI.search(text):
             return Doing("collective", program_frame, call[1])

@@ -498,12 +498,9 @@ def other_run(free: bool) -> str:
 
 
 def main(held: str = "") -> int:
-    """Supervise the run; exit code 1 when it never started.
-
-    Args:
-        held: if set, the command that starts the run checks the hosts while this process loads
-            its modules: a byte on standard input lets it continue, EOF ends it.
-    """
+    """Supervise the run; exit code 1 when it never started. `held`: if set, the command that starts
+    the run checks the hosts while this process loads its modules: a byte on standard input lets it
+    continue, EOF ends it."""
     keeper = prepare() if held else None
     if held and not os.read(0, 1):
         return 1
