@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from railhead.documents.codec import encode
+from railhead.documents.codec import decode, encode
 from railhead.documents.lazy import dataclass
 from railhead.documents.runs.run import RunDocument
 
@@ -275,10 +275,7 @@ def received(asking: socket.socket) -> Request:
         data += more
     if len(streams) != len(stand_in.STREAMS):
         raise ValueError("the streams are not complete")
-    request = json.loads(data)
-    return Request(
-        request["env"], request["cwd"], request["mask"], request["parent"], tuple(streams)
-    )
+    return decode(Request, {**json.loads(data), "streams": streams})
 
 
 def become(request: Request) -> None:

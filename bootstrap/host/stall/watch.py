@@ -163,12 +163,20 @@ class StallWatch:
 
 def ask_hosts(run: RunDocument, folder: str, pause: float) -> dict[str, list[Sample] | str]:
     """{name of a host that has ranks: its samples, or, as a text, why it did not answer}."""
-    from concurrent.futures import ThreadPoolExecutor
+    replies: dict[str, list[Sample] | str] = {}
+    free = threading.Semaphore(AT_ONCE)
 
-    names = [host.name for host in run.present.values()]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        replies = pool.map(lambda index: ask_host(run, folder, index, pause), run.present)
-        return dict(zip(names, replies, strict=True))
+    def ask(index: int) -> None:
+        with free:
+            replies[run.hosts[index].name] = ask_host(run, folder, index, pause)
+
+    # Not a pool: Python waits for its threads at the end of the process.
+    threads = [threading.Thread(target=ask, args=(index,), daemon=True) for index in run.present]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return replies
 
 
 def ask_host(run: RunDocument, folder: str, index: int, pause: float) -> list[Sample] | str:
