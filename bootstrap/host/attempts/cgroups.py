@@ -38,11 +38,8 @@ def cgroup_files() -> Iterator[str]:
 def kills(file: str) -> int | None:
     """How many processes the kernel has killed in a cgroup for lack of memory; None if the file
     does not say."""
-    with contextlib.suppress(OSError, ValueError), open(file) as text:
-        for line in text:
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
+    with contextlib.suppress(OSError, ValueError):
+        return free_memory.number(file, "oom_kill")
     return None
 
 

@@ -18,7 +18,7 @@ def available() -> int:
     """The available bytes of this host, or of this process's cgroup with the fewest; 0 if
     unknown."""
     try:
-        return min([_number("/proc/meminfo", "MemAvailable:") * 1024, *_of_groups()])
+        return min([number("/proc/meminfo", "MemAvailable:") * 1024, *_of_groups()])
     except OSError:
         return 0
 
@@ -43,19 +43,18 @@ def _of_groups() -> Iterator[int]:
             folder = f"{GROUPS}{version}{path.rstrip('/')}"
             # "max": no limit; the root cgroup has no such file
             with contextlib.suppress(OSError, ValueError):
-                free = _number(f"{folder}/{limit}") - _number(f"{folder}/{used}")
-                yield free + _number(f"{folder}/memory.stat", droppable)
+                free = number(f"{folder}/{limit}") - number(f"{folder}/{used}")
+                yield free + number(f"{folder}/memory.stat", droppable)
             if path in ("", "/"):
                 break
             path = os.path.dirname(path)
 
 
-def _number(file: str, label: str = "") -> int:
+def number(file: str, label: str = "") -> int:
     """The number in a file, after a label at the start of a line. OSError, ValueError: there is
     none."""
     with open(file) as lines:
-        for line in lines:
-            first, _, rest = line.partition(" ")
-            if first == label or not label:
-                return int((rest if label else line).split()[0])
+        for words in map(str.split, lines):
+            if not label or words[:1] == [label]:
+                return int(words[1 if label else 0])
     raise ValueError(file)

@@ -72,7 +72,8 @@ def main(folder: str, host: str, *packages: str) -> int:
         os.dup2(0, 1)  # drops the output of imports
         spare = Spare(folder)
         why = spare.load(packages) or unsafe()
-        os.write(output, f"{why or f'{private() >> 20} MB'}\n".encode())
+        kibibytes = free_memory.number("/proc/self/status", "RssAnon:")  # only of this process
+        os.write(output, f"{why or f'{kibibytes >> 10} MB'}\n".encode())
         if why:
             return 0
         listener.listen(128)
@@ -177,12 +178,6 @@ def unsafe() -> str:
             if os.readlink(f"/proc/self/fd/{number}").startswith(DEVICES):
                 return "its libraries use a GPU"
     return ""
-
-
-def private() -> int:
-    """The bytes that only this process uses."""
-    with open("/proc/self/status") as file:
-        return sum(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon:"))
 
 
 def served(
