@@ -87,9 +87,14 @@ def changes(cluster: SurveyedCluster, name: str) -> Changes:
 
     Raises:
         UsageError: they are not possible: no driver exists for the card or system, or Secure Boot,
-            the kernel or a running process prevents its use.
+            the kernel or a running process prevents its use; or the user has no home directory.
     """
     facts = cluster.facts[name]
+    if not facts.system.home_on:
+        raise UsageError(
+            f"the home directory {facts.home} does not exist",
+            hint=f"there, as root: mkhomedir_helper {facts.user}",
+        )
     parts = missing(cluster, name)
     needed = drivers.choose(facts)
     if needed:
