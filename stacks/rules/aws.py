@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from railhead.documents.clouds import COMMON_FACTS
 from railhead.documents.machine_types import V100
@@ -104,10 +105,6 @@ def _placement(values: Values) -> Iterator[ConfigError]:
         )
 
 
-def _data(values: Values) -> Iterator[ConfigError]:
-    return rules.data_elsewhere(values, "s3")
-
-
 RULES = (
     rules.wide_networks,
     rules.unreachable_networks,
@@ -116,7 +113,7 @@ RULES = (
     _machine_type,
     _region,
     _image,
-    _data,
+    partial(rules.data_elsewhere, scheme="s3"),
     _network,
     _ipv4,
     _too_many,

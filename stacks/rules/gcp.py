@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from railhead.documents.clouds import COMMON_FACTS
 
@@ -107,10 +108,6 @@ def _user(values: Values) -> Iterator[ConfigError]:
         yield ConfigError(f"ssh_user: {why}", set_("ssh_user", OS_LOGIN_USER))
 
 
-def _data(values: Values) -> Iterator[ConfigError]:
-    return rules.data_elsewhere(values, "gs")
-
-
 RULES = (
     rules.wide_networks,
     rules.unreachable_networks,
@@ -125,7 +122,7 @@ RULES = (
     _gpus,
     _contact,
     _user,
-    _data,
+    partial(rules.data_elsewhere, scheme="gs"),
 )
 
 

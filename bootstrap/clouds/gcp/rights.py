@@ -55,19 +55,15 @@ LOOKUPS = Part(
     # Each request names the project that pays for it. An image may be one of the project.
     " serviceusage.services.use compute.images.useReadOnly"
 )
-# By the method of the discovery documents; `""`: it needs no permission on the project.
-CALLS = {
-    "compute.instances.get": "compute.instances.get",
-    "compute.instances.start": "compute.instances.start",
-    "compute.instances.stop": "compute.instances.stop",
-    "compute.instances.delete": "compute.instances.delete",
-    "compute.instances.setScheduling": "compute.instances.setScheduling",
-    "compute.instances.getGuestAttributes": "compute.instances.getGuestAttributes",
+# By the method of the discovery documents. Most have the name of their permission; `""`: none is
+# needed on the project.
+_SAME_NAME = (
+    "compute.instances.get compute.instances.start compute.instances.stop compute.instances.delete"
+    " compute.instances.setScheduling compute.instances.getGuestAttributes compute.disks.get"
+    " compute.zoneOperations.get compute.firewalls.list compute.projects.get"
+)
+CALLS = {name: name for name in _SAME_NAME.split()} | {
     "compute.instances.aggregatedList": "compute.instances.list",
-    "compute.zoneOperations.get": "compute.zoneOperations.get",
-    "compute.disks.get": "compute.disks.get",
-    "compute.firewalls.list": "compute.firewalls.list",
-    "compute.projects.get": "compute.projects.get",
     "cloudresourcemanager.projects.testIamPermissions": "",
     "cloudresourcemanager.projects.getEffectiveOrgPolicy": "",
     "orgpolicy.projects.policies.getEffectivePolicy": "",
