@@ -90,10 +90,7 @@ def areas(cloud: str, known: Collection[Place]) -> list[Area]:
         NoCredentials: there are none, or the cloud's SDK is not installed.
         RailheadError: the cloud does not answer, or refuses.
     """
-    name = CLOUDS[cloud].areas
-    if name is None:
-        return []
-    return list(base.load(name)(known))
+    return base.call(CLOUDS[cloud].areas, known, otherwise=[])
 
 
 def clouds_with_areas() -> list[str]:

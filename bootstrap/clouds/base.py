@@ -204,6 +204,12 @@ def load(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
+def call(name: str | None, *arguments: Any, otherwise: T) -> T:
+    """The result of a function of the registry; `otherwise` if a cloud has none."""
+    result: T = load(name)(*arguments) if name else otherwise
+    return result
+
+
 @through_outages()
 def wait_for_state(
     cloud: HasStates,

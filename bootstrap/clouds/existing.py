@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 
 from railhead.documents.codec import decode
 
@@ -30,9 +29,8 @@ def existing(place: Place, cluster_id: str) -> dict[str, list[str]]:
         if machine.cluster_id == cluster_id:
             text = f"{machine.name} ({machine.id}, {machine.state})"
             by_region.setdefault(machine.region, []).append(text)
-    if listing := CLOUDS[place.cloud].others:
-        others: Callable[[Place, str], list[str]] = base.load(listing)
-        by_region.setdefault(str(place.region), []).extend(others(place, cluster_id))
+    others: list[str] = base.call(CLOUDS[place.cloud].others, place, cluster_id, otherwise=[])
+    by_region.setdefault(str(place.region), []).extend(others)
     return {region: each for region, each in by_region.items() if each}
 
 

@@ -5,7 +5,7 @@ RailheadError: the cloud does not answer, or refuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from railhead.documents.lazy import dataclass
 
@@ -92,38 +92,24 @@ def list_machines(place: Place) -> Listed:
     """
     kind = CLOUDS[place.cloud]
     name = kind.machines if place.region or not kind.everywhere else kind.everywhere
-    if name is None:
-        return Listed("", ())
-    listing: Callable[[Place], Listed] = base.load(name)
-    return listing(place)
+    return base.call(name, place, otherwise=Listed("", ()))
 
 
 def remove_leftovers(place: Place, cluster_id: str) -> list[str]:
     """Remove what a killed `up` left, except machines; returns the ids of what was removed."""
-    name = CLOUDS[place.cloud].leftovers
-    if name is None:
-        return []
-    remove: Callable[[Place, str], list[str]] = base.load(name)
-    return remove(place, cluster_id)
+    return base.call(CLOUDS[place.cloud].leftovers, place, cluster_id, otherwise=[])
 
 
 def remove_bucket(place: Place, name: str, cluster_id: str) -> bool:
     """Remove the bucket of this name if it has the stack's id and no object; whether it is gone."""
-    function = CLOUDS[place.cloud].own_bucket
-    if function is None:
-        return False
-    remove: Callable[[Place, str, str], bool] = base.load(function)
-    return remove(place, name, cluster_id)
+    return base.call(CLOUDS[place.cloud].own_bucket, place, name, cluster_id, otherwise=False)
 
 
 def remove_deadlines(place: Place, cluster: str, ids: Collection[str]) -> list[str]:
     """Remove the cloud's own deadlines of these machines, if they are separate resources; the names
     of those that existed. `cluster`: the name that the cluster had first."""
-    name = CLOUDS[place.cloud].deadlines
-    if name is None or not ids:
-        return []
-    remove: Callable[[Place, str, Collection[str]], list[str]] = base.load(name)
-    return remove(place, cluster, ids)
+    name = CLOUDS[place.cloud].deadlines if ids else None
+    return base.call(name, place, cluster, ids, otherwise=[])
 
 
 def too_many(subject: str) -> RailheadError:
