@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CELLS = 12  # of a bar
 RECENT = 10.0  # seconds whose bytes are the rate of a transfer
+LONGEST = 86_400  # seconds that may be left; else what moves are other bytes of the host
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def training_done(record: Record) -> Done:
 @dataclass
 class Transfer:
     """The progress of a transfer of `total` bytes, at the rate of the last seconds: what stands
-    still has no time left. Thread-safe."""
+    still, or almost, has no time left. Thread-safe."""
 
     total: int
     bytes_done: int = 0
@@ -79,7 +80,7 @@ class Transfer:
         rate = self._rate()
         text = f"{size(bytes_done)} of {size(self.total)}, {size(rate)}/s"
         remaining = self.total - bytes_done
-        seconds = remaining / rate if rate and remaining > 0 else None
+        seconds = remaining / rate if rate * LONGEST > remaining > 0 else None
         return text, Done(bytes_done / self.total if self.total else None, seconds)
 
     def _rate(self) -> float:

@@ -107,6 +107,13 @@ def test_a_transfer_has_bytes_and_a_rate() -> None:
     assert Transfer(0).add(0)[1] == Done()
 
 
+@pytest.mark.parametrize(("seconds", "has_time_left"), [(8_000, True), (12_000, False)])
+def test_what_hardly_moves_has_no_time_left(seconds: int, has_time_left: bool) -> None:
+    """As the bytes of other programs while packages are copied from the host's own cache."""
+    _, done = Transfer(1000, started=time.monotonic() - seconds).reach(100)
+    assert (done.seconds_left is not None) is has_time_left
+
+
 def test_the_time_left_is_that_of_the_bytes_that_move_now(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
