@@ -60,11 +60,7 @@ def main() -> None:
 
 def _existing(own_id: str, place: Place) -> Mapping[str, list[str]]:
     """What exists with the id, found by `bootstrap` in a separate process: for every cloud, also a
-    former one of the stack.
-
-    Raises:
-        NotKnown: the cloud does not answer, or refuses.
-    """
+    former one of the stack. NotKnown: the cloud does not answer, or refuses."""
     argv = [sys.executable, "-m", f"{PREFIX}bootstrap.clouds.existing", own_id, json.dumps(place)]
     try:
         process = subprocess.run(

@@ -183,11 +183,8 @@ class Cloud(HasStates, Protocol):
 
 
 def cloud_of(inventory: Inventory) -> Cloud:
-    """The cloud of the inventory's hosts.
-
-    Raises:
-        UsageError: its hosts are ad hoc, or the cloud's SDK is not installed.
-    """
+    """The cloud of the inventory's hosts. UsageError: its hosts are ad hoc, or the cloud's SDK is
+    not installed."""
     if inventory.kind.instances:
         cloud: Cloud = load(inventory.kind.instances)(inventory)
         return cloud
@@ -220,12 +217,9 @@ def wait_for_state(
     clock: Clock | None = None,
 ) -> dict[str, InstanceState]:
     """Wait until two queries in a row show every instance in a wanted state, or one query if its
-    states are certain; the last states.
-
-    The wait also ends, without an error, when `limit` seconds have passed, or when an instance
-    that should run began to start and then stopped. `report` gets a line whenever the state of an
-    instance has changed.
-    """
+    states are certain; the last states. The wait also ends, without an error, when `limit` seconds
+    have passed, or when an instance that should run began to start and then stopped. `report` gets
+    a line whenever the state of an instance has changed."""
     states: dict[str, InstanceState] = {}
     started: set[str] = set()
     reached = 0  # queries in a row with every instance in a wanted state

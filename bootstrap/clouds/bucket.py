@@ -32,11 +32,8 @@ class Bucket:
     store: Store
 
     def manifest(self, run_id: str) -> Manifest | None:
-        """The manifest of a run that was uploaded completely; None when it was not.
-
-        Raises:
-            Hostile: it is not a manifest, or names a file that no run has.
-        """
+        """The manifest of a run that was uploaded completely; None when it was not. Hostile: it is
+        not a manifest, or names a file that no run has."""
         data = self.read(f"runs/{run_id}/manifest.json", LIMIT)
         return None if data is None else read_manifest(data)
 
@@ -81,11 +78,7 @@ def _at_most(limit: int, pieces: Iterable[bytes], key: str) -> Iterator[bytes]:
 
 
 def bucket_of(inventory: Inventory) -> Bucket:
-    """The bucket of a stack.
-
-    Raises:
-        UsageError: it has none, or its cloud's SDK is not installed.
-    """
+    """The bucket of a stack. UsageError: it has none, or its cloud's SDK is not installed."""
     if not inventory.bucket:
         raise UsageError(f"{inventory.name} has no bucket")
     return Bucket(open_store(inventory.bucket, inventory.region))

@@ -19,11 +19,7 @@ from .machines import Place, list_machines
 
 
 def existing(place: Place, cluster_id: str) -> dict[str, list[str]]:
-    """What has the id, as texts by region.
-
-    Raises:
-        RailheadError: the cloud does not answer, or refuses.
-    """
+    """What has the id, as texts by region. RailheadError: the cloud does not answer, or refuses."""
     by_region: dict[str, list[str]] = {}
     for machine in list_machines(place).machines:
         if machine.cluster_id == cluster_id:

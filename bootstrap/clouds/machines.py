@@ -30,10 +30,9 @@ class Place:
 @dataclass(frozen=True)
 class Machine:
     """One machine as its cloud lists it; `cluster`, `cluster_id`, `stack` and `owner` are tags.
-
     `state` is one of base.STATES. `id` has the form of a host's id in the cluster document. `end`
-    is the cloud's own command that ends this machine, `deadline` the name of what stops it there.
-    """
+    is the cloud's own command that ends this machine, `deadline` the name of what stops it
+    there."""
 
     id: str
     name: str
@@ -85,11 +84,7 @@ def place_named(region: str | None, project: str | None) -> Place | None:
 
 def list_machines(place: Place) -> Listed:
     """All machines of a place that have Railhead's tags and are not terminated; those of all
-    regions if it names none.
-
-    Raises:
-        PartlyListed: the cloud does not reach some zones.
-    """
+    regions if it names none. PartlyListed: the cloud does not reach some zones."""
     kind = CLOUDS[place.cloud]
     name = kind.machines if place.region or not kind.everywhere else kind.everywhere
     return base.call(name, place, otherwise=Listed("", ()))

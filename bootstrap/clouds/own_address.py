@@ -16,11 +16,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def public() -> Address:
-    """Its public address.
-
-    Raises:
-        OSError, ValueError: no service answers with one.
-    """
+    """Its public address. OSError, ValueError: no service answers with one."""
     from urllib import request  # imported late: most hosts are reached
 
     service = os.environ.get(VARIABLE, SERVICE)

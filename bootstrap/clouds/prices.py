@@ -59,11 +59,8 @@ def find(cloud: str, region: str, types: Collection[str], now: float | None = No
 
 
 def ask(cloud: str, region: str, types: Collection[str], now: float) -> tuple[Row, ...]:
-    """The cloud's own prices, kept or read.
-
-    Raises:
-        RailheadError: the cloud does not answer, or refuses; or it has no prices.
-    """
+    """The cloud's own prices, kept or read. RailheadError: the cloud does not answer, or refuses;
+    or it has no prices."""
     kept = _read(cloud, region)
     if kept and {*types} <= {*kept.types} and 0 <= now - kept.read < KEPT:
         return kept.rows

@@ -66,11 +66,7 @@ class Store(Objects, Protocol):
 
     def remove(self, versions: Sequence[Version]) -> int:
         """Remove up to a thousand versions for good; returns how many are gone, including those
-        that were gone already.
-
-        Raises:
-            Refused: none could be removed.
-        """
+        that were gone already. Refused: none could be removed."""
 
 
 def count_objects(store: Store) -> BucketContents:

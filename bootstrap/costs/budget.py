@@ -21,10 +21,7 @@ HINT = "pulumi config set price_per_hour USD && pulumi up   # the price of the w
 
 def hours_left(inventory: Inventory, now: float) -> float | None:
     """For how many hours the rest of a stack's budget lasts; None for a stack without one.
-
-    Raises:
-        UsageError: a price is not known; or the budget is spent.
-    """
+    UsageError: a price is not known; or the budget is spent."""
     if inventory.budget is None:
         return None
     noted = ledger.find(inventory.cluster_id or inventory.name)
@@ -51,11 +48,8 @@ def within(inventory: Inventory, hours: float, now: float, report: Reporter) -> 
 def hours_of(
     budget: float, inventory: Inventory, spent: Amount | None = None, subject: str = "--budget"
 ) -> float:
-    """For how many hours a budget, less what is spent, lasts while these hosts run.
-
-    Raises:
-        UsageError: a price is not known, or the hosts cost nothing.
-    """
+    """For how many hours a budget, less what is spent, lasts while these hosts run. UsageError: a
+    price is not known, or the hosts cost nothing."""
     hosts = len(inventory.hosts)
     per_hour = host.per_hour(host.read(inventory.price, hosts), hosts)
     hours = hours_for(Decimal(str(budget)), per_hour, spent or Amount())

@@ -14,11 +14,8 @@ from . import doctor as checks
 
 
 def doctor(stack: str | None, file: TextIO | None) -> None:
-    """Print the diagnosis of this computer, and of a stack; as JSON into `file`.
-
-    Raises:
-        RailheadError: something prevents `fab up`.
-    """
+    """Print the diagnosis of this computer, and of a stack; as JSON into `file`. RailheadError:
+    something prevents `fab up`."""
     diagnosis = checks.diagnose(stack)
     if file:
         print(json.dumps(encode(diagnosis), indent=1), file=file)
@@ -32,11 +29,8 @@ def doctor(stack: str | None, file: TextIO | None) -> None:
 
 
 def policy(stack: str | None, cloud: str | None) -> str:
-    """The rights that a stack needs, or any stack of a cloud: a JSON document.
-
-    Raises:
-        UsageError: neither a stack nor a cloud is named.
-    """
+    """The rights that a stack needs, or any stack of a cloud: a JSON document. UsageError: neither
+    a stack nor a cloud is named."""
     request = checks.request_of(stack) if stack and not cloud else None
     cloud = cloud or (request.cloud if request else None)
     if cloud is None:

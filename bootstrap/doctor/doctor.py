@@ -33,11 +33,8 @@ def diagnose(stack: str | None) -> Diagnosis:
 
 
 def refuse_blocked(stack: str, report: Reporter) -> None:
-    """Before `fab up`: the checks that a preview does not make.
-
-    Raises:
-        UsageError: one of them says that the stack cannot be created.
-    """
+    """Before `fab up`: the checks that a preview does not make. UsageError: one of them says that
+    the stack cannot be created."""
     checks = [*computer.checks(with_stack=True)]
     if not _blocks(checks):
         checks += _of_cloud(stack)
@@ -57,10 +54,7 @@ def _blocks(checks: Sequence[Check]) -> list[Check]:
 
 def request_of(stack: str) -> StackRequest | None:
     """What a stack requests of its cloud; None for local hosts, and where no cloud is set.
-
-    Raises:
-        UsageError: Pulumi does not answer, or there is no such stack.
-    """
+    UsageError: Pulumi does not answer, or there is no such stack."""
     config = pulumi_stack.config(stack)
     cloud = config.get("cloud", "")
     if cloud not in CLOUDS or not CLOUDS[cloud].examiner:

@@ -26,11 +26,8 @@ def leaks(
     options: LeaksOptions, removal: TeardownOptions, owner: str | None, file: TextIO | None
 ) -> None:
     """Print the report, as lines or as JSON in `file`; with --end --yes remove what leaked first.
-
-    Raises:
-        RailheadError: something leaks, a machine of a lost stack runs, or an area or a stack could
-            not be read.
-    """
+    RailheadError: something leaks, a machine of a lost stack runs, or an area or a stack could not
+    be read."""
     if (removal.yes or removal.with_bucket) and not options.end:
         raise UsageError("--yes and --with-bucket need --end", hint=Command("leaks", end=True))
     if options.end and owner is None and login_name() in COMMON_LOGINS:

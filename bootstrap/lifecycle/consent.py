@@ -197,11 +197,8 @@ def stop_or_terminate(
     ask: Callable[[Inventory], Answers],
 ) -> Callable[[], None]:
     """The call that stops the machines; for machines that can only be terminated, after consent.
-    `ask`: as in `refuse_unfetched`.
-
-    Raises:
-        UsageError: results would be lost with the disks, or the user did not agree.
-    """
+    `ask`: as in `refuse_unfetched`. UsageError: results would be lost with the disks, or the user
+    did not agree."""
     spot_names = cloud.cannot_stop()
     if not spot_names:
         return cloud.stop

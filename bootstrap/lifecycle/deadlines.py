@@ -74,10 +74,7 @@ def arm(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporte
 
 def arm_timers(inventory: Inventory, cloud: Cloud, hours: float | None, report: Reporter) -> None:
     """Let each machine power itself off when its cloud would stop it. All machines must be running.
-
-    Raises:
-        HostsFailed: some do not answer, or refuse.
-    """
+    HostsFailed: some do not answer, or refuse."""
     if not inventory.kind.in_cloud:
         return
     urgent = most_urgent(cloud.deadlines().values())
@@ -91,11 +88,7 @@ def move_timers(
     inventory: Inventory, until: datetime, report: Reporter, *, of_cloud: bool = False
 ) -> None:
     """Move the timers of running machines; a machine without one is reported. `of_cloud`: as in
-    `timer.move`.
-
-    Raises:
-        HostsFailed: some do not answer, or refuse; the others were moved.
-    """
+    `timer.move`. HostsFailed: some do not answer, or refuse; the others were moved."""
     with connect.open_sessions(inventory) as sessions:
         moved = connect.everywhere(
             sessions, lambda session: _move(session, until, of_cloud), what="moving the timers"
@@ -273,11 +266,8 @@ def passes_fixed(subject: str, deadline: Deadline, hours: float) -> UsageError:
 
 def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -> None:
     """Before a run on machines of a cloud: move deadlines that come before the end of its
-    `--max-hours`, and the timers of machines that started after their deadline.
-
-    Raises:
-        HostsFailed: a timer was not moved.
-    """
+    `--max-hours`, and the timers of machines that started after their deadline. HostsFailed: a
+    timer was not moved."""
     if not cluster.inventory.kind.in_cloud:
         return
     hours = policy.max_hours + BEFORE_RUN + AFTER_RUN if policy.max_hours else 0.0
@@ -300,11 +290,8 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
 
 def limit(cluster: ConnectedCluster, spent_at: float, report: Reporter) -> None:
     """Before a run with a budget: move later deadlines to the time at which it is spent. A cloud's
-    deadline that cannot be moved while machines run stays; their timers are moved.
-
-    Raises:
-        HostsFailed: a timer was not moved.
-    """
+    deadline that cannot be moved while machines run stays; their timers are moved. HostsFailed: a
+    timer was not moved."""
     if not cluster.inventory.kind.in_cloud:
         return
     end = datetime.fromtimestamp(spent_at, timezone.utc)

@@ -64,10 +64,7 @@ def teardown_stack(
     machines: StackMachines, *, discard: bool, destroyed: bool, yes: bool, with_bucket: bool
 ) -> Receipt:
     """Stop a stack's machines, or destroy the whole stack; print and return the receipt.
-
-    Raises:
-        UsageError: results would be lost, or the user did not agree; nothing was changed.
-    """
+    UsageError: results would be lost, or the user did not agree; nothing was changed."""
     inventory = machines.inventory
     if destroyed:
         agree = _agree(machines, yes)
@@ -174,15 +171,10 @@ def destroy(
     with_bucket: bool = False,
     clock: Clock | None = None,
 ) -> Receipt:
-    """Terminate the machines through their cloud, then destroy the stack; verify both.
-
-    Pulumi removes the cloud's deadlines with the stack, so it runs only when the cloud has
-    reported every machine as gone.
-
-    Raises:
-        UsageError: results of a run would be lost, a machine is protected, the user did not agree,
-            or another command of Pulumi works on the stack; nothing changed.
-    """
+    """Terminate the machines through their cloud, then destroy the stack; verify both. Pulumi
+    removes the cloud's deadlines with the stack, so it runs only when the cloud has reported every
+    machine as gone. UsageError: results of a run would be lost, a machine is protected, the user
+    did not agree, or another command of Pulumi works on the stack; nothing changed."""
     inventory = machines.inventory
     _refuse_protected(machines, with_bucket)
     if inventory is None:
@@ -246,11 +238,8 @@ def _known_costs(cloud: Cloud, report: Reporter) -> Sequence[Cost]:
 
 
 def _bucket_to_empty(machines: StackMachines, discard: bool) -> Bucket | None:
-    """The bucket of a stack that has no machine; None if it has no bucket.
-
-    Raises:
-        UsageError: results of a run would be lost with the bucket.
-    """
+    """The bucket of a stack that has no machine; None if it has no bucket. UsageError: results of a
+    run would be lost with the bucket."""
     state = machines.state
     if not state.bucket:
         return None
@@ -295,11 +284,8 @@ def _pulumi_destroy(machines: StackMachines) -> list[Line]:
 
 
 def _run_destroy(stack: str) -> list[Line]:
-    """`pulumi destroy`; lines only if something is left.
-
-    Raises:
-        RailheadError: another command of Pulumi has begun meanwhile.
-    """
+    """`pulumi destroy`; lines only if something is left. RailheadError: another command of Pulumi
+    has begun meanwhile."""
     try:
         pulumi_stack.destroy(stack)
     except pulumi_lock.Locked as error:
@@ -328,10 +314,7 @@ def terminate_machines(
 ) -> list[Line]:
     """Terminate all machines of a stack, and those that appear meanwhile: a killed `pulumi up` may
     have requested one that the cloud did not list yet. Returns a line for each that is not gone.
-
-    Raises:
-        Locked: another command of Pulumi works on the stack: it may be creating them.
-    """
+    Locked: another command of Pulumi works on the stack: it may be creating them."""
     if not machines.is_adopted:
         pulumi_lock.refuse_locked(machines.stack, again)
     inventory = machines.inventory or stack_machines.of_id(machines)

@@ -53,10 +53,7 @@ def due(inventory: Inventory) -> Inventory | None:
 
 def rotate(inventory: Inventory, report: Reporter, *, clock: Clock | None = None) -> None:
     """Replace the keys of the hosts that are due. Safe to interrupt at any point and to repeat.
-
-    Raises:
-        HostsNotReady: a host cannot be reached, or its key cannot be changed.
-    """
+    HostsNotReady: a host cannot be reached, or its key cannot be changed."""
     with local_state.alone_in(inventory.name):
         due_hosts = due(inventory)
         if due_hosts is None:

@@ -22,12 +22,10 @@ from ..inventory.stack_records import StackRecord
 
 @dataclass(frozen=True)
 class Search:
-    """Where a stack's machines were searched for, and what was found.
-
-    `machines` have the tags of the stack and of its owner, or an id that this computer recorded.
-    `listed` are the places whose machines could be listed, `unlisted` the reasons why others could
-    not; `hint` is the command that may correct that.
-    """
+    """Where a stack's machines were searched for, and what was found. `machines` have the tags of
+    the stack and of its owner, or an id that this computer recorded. `listed` are the places whose
+    machines could be listed, `unlisted` the reasons why others could not; `hint` is the command
+    that may correct that."""
 
     stack: str
     machines: tuple[Machine, ...] = ()

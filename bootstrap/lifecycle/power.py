@@ -107,11 +107,7 @@ def ensure_running(
     whole: Inventory | None = None,
 ) -> Inventory:
     """Return the inventory when all its machines run and their keys are pinned. `whole`: as in
-    `start`.
-
-    Raises:
-        UsageError: some do not run, and the user did not agree to start them.
-    """
+    `start`. UsageError: some do not run, and the user did not agree to start them."""
     if not status.instance_states:
         return status.inventory
     if status.not_running:
@@ -352,10 +348,7 @@ def _wait_for_addresses(inventory: Inventory, cloud: Cloud, clock: Clock) -> Clu
 
 def wait_for_ssh(inventory: Inventory, report: Reporter, clock: Clock | None = None) -> None:
     """Wait until a login on every host succeeds. A changed host key ends the wait at once.
-
-    Raises:
-        HostsNotReady: a login does not succeed in time, or fails for a permanent reason.
-    """
+    HostsNotReady: a login does not succeed in time, or fails for a permanent reason."""
     sessions: Sessions | None = None
 
     def all_succeed() -> bool:

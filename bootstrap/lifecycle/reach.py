@@ -28,11 +28,8 @@ class Diagnosis:
 
 
 def sessions(inventory: Inventory) -> Sessions:
-    """Connect to every host of the inventory; `with` closes all sessions at the end.
-
-    Raises:
-        HostsNotReady: one or more could not be reached; it has the outcome of every host.
-    """
+    """Connect to every host of the inventory; `with` closes all sessions at the end. HostsNotReady:
+    one or more could not be reached; it has the outcome of every host."""
     opened = connect.open_sessions(inventory)
     if opened.failed:
         with opened:

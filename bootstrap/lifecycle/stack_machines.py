@@ -145,12 +145,8 @@ class StackView:
 
 
 def find(stack: str) -> StackMachines:
-    """All machines of a stack.
-
-    Raises:
-        UsageError: Pulumi does not answer, there is no such stack, its document is not one that
-            this Railhead reads, or the credentials are of another account.
-    """
+    """All machines of a stack. UsageError: Pulumi does not answer, there is no such stack, its
+    document is not one that this Railhead reads, or the credentials are of another account."""
     return of_state(pulumi_stack.state(stack))
 
 
@@ -269,11 +265,7 @@ def remove_unrecorded_deadlines(machines: StackMachines, ids: Iterable[str]) -> 
 
 
 def _list(state: StackState) -> Listed:
-    """The machines of the recorded place.
-
-    Raises:
-        OtherAccount: the credentials cannot see them.
-    """
+    """The machines of the recorded place. OtherAccount: the credentials cannot see them."""
     listed = list_machines(_place(state))
     if state.account and listed.account != f"account {state.account}":
         raise OtherAccount(

@@ -57,10 +57,7 @@ def stop_policy_of(ending: EndingOptions) -> StopPolicy:
 def within_budget(inventory: Inventory, policy: StopPolicy, now: float) -> StopPolicy:
     """The policy with the time at which its budget, or what is left of the stack's, is spent.
     Without --max-hours it requires no later deadline: `from_now` gives the run its hours.
-
-    Raises:
-        UsageError: a price is not known, or the budget is too small for a run.
-    """
+    UsageError: a price is not known, or the budget is too small for a run."""
     if inventory.budget is None and policy.budget is None:
         return policy
     from ..costs import budget  # imported late, like all code about prices: most hosts are free

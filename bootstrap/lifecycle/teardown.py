@@ -33,10 +33,7 @@ HOST_SECONDS = 1800.0  # on each host; the same command again continues
 
 def teardown_hosts(inventory: Inventory, *, purge: bool, discard: bool, destroy: bool) -> Receipt:
     """Tear down hosts of no stack; with `destroy`, also remove the homes of local hosts.
-
-    Raises:
-        UsageError: `destroy` of ad-hoc hosts, or what `remove_from_hosts` raises.
-    """
+    UsageError: `destroy` of ad-hoc hosts, or what `remove_from_hosts` raises."""
     if destroy and not inventory.kind.this_machine:
         raise UsageError("--destroy is for local hosts; for ad-hoc hosts use --purge")
     receipt = remove_from_hosts(inventory, purge=purge or destroy, discard=discard)
@@ -52,11 +49,7 @@ def remove_from_hosts(
     inventory: Inventory, *, purge: bool = False, discard: bool = False
 ) -> Receipt:
     """End processes of runs and remove keys; with `purge` also ~/.railhead. Stop the sshd of local
-    hosts.
-
-    Raises:
-        UsageError: `purge` would lose results that are not all here.
-    """
+    hosts. UsageError: `purge` would lose results that are not all here."""
     unfetched = not_all_here(inventory)
     if purge and unfetched and not discard:
         raise UsageError(

@@ -69,10 +69,7 @@ def check_changed(
     cluster: ConnectedCluster, changed: Sequence[str], seen: Mapping[str, HostFacts]
 ) -> ConnectedCluster:
     """The cluster with the facts that were read after system changes on the hosts `changed`.
-
-    Raises:
-        HostsFailed: a host still needs a change.
-    """
+    HostsFailed: a host still needs a change."""
     # The plan already chose which downloads go over SSH: keep that choice.
     seen = {n: replace(host, egress=cluster.facts[n].egress) for n, host in seen.items()}
     cluster = with_new_facts(cluster, {**cluster.facts, **seen})

@@ -58,11 +58,8 @@ class AptProxy:
 
 @contextlib.contextmanager
 def apt_proxy() -> Iterator[AptProxy]:
-    """A proxy with a temporary folder; removes the folders of killed processes first.
-
-    Raises:
-        UsageError: the networks of mirrors that this computer names are not networks.
-    """
+    """A proxy with a temporary folder; removes the folders of killed processes first. UsageError:
+    the networks of mirrors that this computer names are not networks."""
     apt_upstream.mirror_networks()
     place = caches.cache("apt")
     place.mkdir(parents=True, exist_ok=True)

@@ -84,11 +84,8 @@ class HostStep:
         timeout: float | None = None,
         fetches: bool = False,
     ) -> CommandResult:
-        """Run a command of a step.
-
-        Raises:
-            RailheadError: its exit code is not 0; the message has its last lines.
-        """
+        """Run a command of a step. RailheadError: its exit code is not 0; the message has its last
+        lines."""
         client = self.cluster.bucket_client if step == "bucket" else None
         fetched = Transfer((client or self.cluster.environment).megabytes * 10**6)
 

@@ -34,11 +34,8 @@ def runtime_here(otherwise: str = "the same command without --here") -> Path:
 
 
 def python_of(name: str) -> Path:
-    """The Python of the environment of `locks/NAME.txt`, created when it is missing.
-
-    Raises:
-        RailheadError: it could not be created; the message has uv's output.
-    """
+    """The Python of the environment of `locks/NAME.txt`, created when it is missing. RailheadError:
+    it could not be created; the message has uv's output."""
     folder = local_state.filled_once(
         environment_folder(name), lambda partial: _create(partial, _lock(name))
     )

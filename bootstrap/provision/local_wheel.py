@@ -47,11 +47,8 @@ def environment_here(
     facts: HostFacts, *, gpu: bool = False, name: str | None = None, python: str | None = None
 ) -> Environment:
     """A runtime with Horovod on a Python of this computer: the preferred one, unless `name` is a
-    runtime's and `python` a Python's, such as 3.12.
-
-    Raises:
-        UsageError: no runtime is locked for this computer or this Python.
-    """
+    runtime's and `python` a Python's, such as 3.12. UsageError: no runtime is locked for this
+    computer or this Python."""
     if facts.arch != "x86_64":
         raise UsageError(f"this computer is {facts.arch}: the runtimes are locked for x86_64 only")
     rows = [row_named(name, "horovod")] if name else [r for r in ROWS.values() if r.horovod]
@@ -139,11 +136,8 @@ def for_building(lock: str) -> str:
 
 
 def install(folder: Path, python: str, lock: Path) -> None:
-    """Create an environment with exactly the packages of a lock.
-
-    Raises:
-        RailheadError: a download failed; the hint names what this computer must reach.
-    """
+    """Create an environment with exactly the packages of a lock. RailheadError: a download failed;
+    the hint names what this computer must reach."""
     uv_cache = {"UV_CACHE_DIR": str(caches.cache("uv"))}
     print_lines(f"installing {lock.name} into {folder}")
     try:

@@ -48,14 +48,9 @@ def _remaining_changes(session: Session) -> list[str]:
 def change_system(
     sessions: Sessions, facts: Mapping[str, HostFacts], changes: Mapping[str, Changes], board: Board
 ) -> dict[str, HostFacts]:
-    """Make these changes; returns the new facts of the changed hosts.
-
-    A host that reboots gets a new session in `sessions`. A host that fails does
-    not stop the others.
-
-    Raises:
-        HostsFailed: some hosts failed; it has the outcome of each. The same call again continues.
-    """
+    """Make these changes; returns the new facts of the changed hosts. A host that reboots gets a
+    new session in `sessions`. A host that fails does not stop the others. HostsFailed: some hosts
+    failed; it has the outcome of each. The same call again continues."""
     work = _SystemChanges(sessions, facts, changes, board)
     with apt_proxy() as proxy:
         work.on_hosts(lambda session: work.run_system_script(session, proxy), list(changes))

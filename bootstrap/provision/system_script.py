@@ -152,11 +152,8 @@ def run_system_script(
     proxy: str = "",
 ) -> None:
     """Make the system changes on a host; `report` gets the progress, `proxy` is for apt on a host
-    without outbound access.
-
-    Raises:
-        RailheadError: the script failed or the connection broke; a second call continues.
-    """
+    without outbound access. RailheadError: the script failed or the connection broke; a second call
+    continues."""
     result = _ScriptOutput(report, changes.reasons)
     text = script(changes, facts.os, policy=policy, keyrings=keyrings, proxy=proxy)
     session.sh(as_root(text), report=result.line, silence=SILENCE)

@@ -110,10 +110,7 @@ def find_cached_wheel(inventory: Inventory, folder: Path) -> CachedWheel | None:
 
 def store_wheel(inventory: Inventory, wheel: Path, key: str) -> None:
     """Upload a wheel to the stack's bucket, under `key`: the name of the cluster's folder.
-
-    Raises:
-        RailheadError: the upload failed.
-    """
+    RailheadError: the upload failed."""
     store, data = bucket.bucket_of(inventory).store, wheel.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     entry = StoredWheel(wheel.name, len(data), digest)

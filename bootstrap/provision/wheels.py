@@ -59,11 +59,8 @@ def python_version(session: Session, python: str) -> str:
 
 def fetch(locks: Sequence[str], python: str, report: ByteReporter) -> Path:
     """The folder with every wheel that a host with this Python, such as "3.11.4", needs from these
-    locks; `report` gets the bytes downloaded so far.
-
-    Raises:
-        RailheadError: a download failed, its hash is not in the lock, or it is not a wheel.
-    """
+    locks; `report` gets the bytes downloaded so far. RailheadError: a download failed, its hash is
+    not in the lock, or it is not a wheel."""
     return _fetched(applying(locks, python), _wheels_only(python), report)
 
 

@@ -20,12 +20,10 @@ UPLOADS_DAYS = 2
 
 
 class Bucket(Part):
-    """A private, encrypted, versioned bucket in the machines' region, and its settings.
-
-    `pulumi destroy` does not empty it, and AWS refuses to remove a bucket with objects. So all
-    other resources are created after it and removed before it. Its settings are removed together
-    with it, so that a bucket that remains keeps them.
-    """
+    """A private, encrypted, versioned bucket in the machines' region, and its settings. `pulumi
+    destroy` does not empty it, and AWS refuses to remove a bucket with objects. So all other
+    resources are created after it and removed before it. Its settings are removed together with it,
+    so that a bucket that remains keeps them."""
 
     def __init__(self, config: ClusterConfig, opts: pulumi.ResourceOptions) -> None:
         super().__init__("aws:Bucket", "bucket", opts)

@@ -32,12 +32,8 @@ def is_pinned(config: ClusterConfig) -> bool:
 
 def image_id(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> str:
     """The id of the image that new machines get. Existing machines keep theirs: if all exist, an
-    unusable image is only a warning.
-
-    Raises:
-        ConfigError: the region has no such image for this account, it does not fit on the disk, or
-            it is for other processors.
-    """
+    unusable image is only a warning. ConfigError: the region has no such image for this account, it
+    does not fit on the disk, or it is for other processors."""
     ami = config.image if is_pinned(config) else _newest(config, opts)
     try:
         check(config, _describe(config, ami, opts))

@@ -15,11 +15,9 @@ PUBLIC, PRIVATE = "ed25519_public", "ed25519_private"
 
 def cloud_config(hours: float, idle_minutes: int, key: tuple[str, str] | None = None) -> str:
     """The user data of a machine: its deadline, the minutes without use after which it powers
-    itself off, and its host key (public, private).
-
-    `bootcmd` is the first thing that cloud-init runs, at each boot: whatever fails after it, the
-    timer runs. cloud-init removes the image's host keys, and with `ssh_keys` generates no others.
-    """
+    itself off, and its host key (public, private). `bootcmd` is the first thing that cloud-init
+    runs, at each boot: whatever fails after it, the timer runs. cloud-init removes the image's host
+    keys, and with `ssh_keys` generates no others."""
     values: dict[str, object] = {
         "ssh_deletekeys": True,
         "bootcmd": [["sh", "-c", install_script(hours, idle_minutes)]],

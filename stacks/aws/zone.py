@@ -28,10 +28,7 @@ class Location:
 def choose_location(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Location:
     """The first configured zone that offers the type; without configured zones, the first of all.
     Local Zones and Wavelength Zones, which cost more and offer less, are used only if configured.
-
-    Raises:
-        ConfigError: no zone offers it, or the existing VPC has no public subnet in such a zone.
-    """
+    ConfigError: no zone offers it, or the existing VPC has no public subnet in such a zone."""
     offering = zones_with_type(config, opts)
     _warn_if_retired(config, offered=bool(offering))
     if not offering:

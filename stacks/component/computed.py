@@ -28,11 +28,8 @@ OURS = "railhead"  # the cluster's own tags and labels begin with it
 
 
 def check(config: ClusterConfig) -> None:
-    """Refuse an Output in a setting that must be known before the first resource.
-
-    Raises:
-        RunError: it names the setting, and those that may be Outputs.
-    """
+    """Refuse an Output in a setting that must be known before the first resource. RunError: it
+    names the setting, and those that may be Outputs."""
     for name, value in vars(config).items():
         if name not in COMPUTED and isinstance(value, pulumi.Output):
             raise pulumi.RunError(

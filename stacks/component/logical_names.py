@@ -59,11 +59,8 @@ def named(opts: pulumi.ResourceOptions | None, name: str) -> str:
 
 
 def names_of(cluster: str, config: ClusterConfig) -> LogicalNames:
-    """The names of a new cluster of this program.
-
-    Raises:
-        RunError: another cluster of this program has one of its names.
-    """
+    """The names of a new cluster of this program. RunError: another cluster of this program has one
+    of its names."""
     program = pulumi.runtime.get_root_resource()
     made = _MADE.setdefault(program, {}) if program else {}
     if cluster in made:

@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """The requested cluster. docs/config.md describes each key.
-
-    `rates` are the cloud's own current prices; without them the table is used. `labels` are more
-    tags (on Google Cloud labels) for billed resources; only a user's program gives them. A field
-    whose type allows it may be an Output.
-    """
+    """The requested cluster. docs/config.md describes each key. `rates` are the cloud's own current
+    prices; without them the table is used. `labels` are more tags (on Google Cloud labels) for
+    billed resources; only a user's program gives them. A field whose type allows it may be an
+    Output."""
 
     cloud: str
     name: str
@@ -96,13 +94,8 @@ def read(
     values: Mapping[str, str], *, stack: str, others: Mapping[str, str] | None = None
 ) -> ClusterConfig:
     """The settings of `stack` from its config: keys without their namespace, values as text.
-
-    `others` are the keys of all namespaces, with them: aws:region.
-
-    Raises:
-        ConfigError: a rule is broken; the message has a line for each, followed by the command that
-            corrects it.
-    """
+    `others` are the keys of all namespaces, with them: aws:region. ConfigError: a rule is broken;
+    the message has a line for each, followed by the command that corrects it."""
     try:
         cloud = str(_value(KEYS[0], values.get("cloud"), "aws", stack))
     except ConfigError as error:

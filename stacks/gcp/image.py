@@ -55,11 +55,8 @@ def choose_image(config: ClusterConfig) -> Image:
 def check(
     chosen: Image, config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptions
 ) -> None:
-    """Look the image up, and log the newest of its family.
-
-    Raises:
-        ConfigError: it does not exist, does not fit on the disk, or no launcher works on it.
-    """
+    """Look the image up, and log the newest of its family. ConfigError: it does not exist, does not
+    fit on the disk, or no launcher works on it."""
     match = _PATH.fullmatch(chosen.path)
     assert match
     project, family, name = match.groups()

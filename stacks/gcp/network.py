@@ -88,11 +88,8 @@ def _subnet(
 
 
 def existing(name: str, location: Location, opts: pulumi.InvokeOptions) -> ExistingNetwork:
-    """The network of this name, with its one subnet in the region.
-
-    Raises:
-        ConfigError: there is no such network, or it does not have one subnet in the region.
-    """
+    """The network of this name, with its one subnet in the region. ConfigError: there is no such
+    network, or it does not have one subnet in the region."""
     try:
         network = compute.get_network(name=name, project=location.project, opts=opts)
     except Exception as error:  # the type that a failed invoke raises

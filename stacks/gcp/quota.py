@@ -30,15 +30,10 @@ def check(
     google: Google | None,
     opts: pulumi.InvokeOptions,
 ) -> tuple[QuotaNeed, ...]:
-    """Log every quota that this stack needs; return those to request.
-
-    Empty if all are large enough. A quota that cannot be read counts as large enough: Google
-    refuses the machines if it is not.
-
-    Raises:
-        ConfigError: a quota is too small and the config does not request more, or it requests
-            more and the current value cannot be read.
-    """
+    """Log every quota that this stack needs; return those to request. Empty if all are large
+    enough. A quota that cannot be read counts as large enough: Google refuses the machines if it is
+    not. ConfigError: a quota is too small and the config does not request more, or it requests more
+    and the current value cannot be read."""
     used = usage.read(own_id, location, google)
     states = {need: _state(need, config, used, opts) for need in config.quota_needs}
     for need, state in states.items():
@@ -91,10 +86,7 @@ def request(
 ) -> None:
     """Request the needed amounts, by a call and not as a resource: Google has one request per quota
     and place, whoever makes it first, and it cannot be withdrawn. It is never made smaller.
-
-    Raises:
-        ConfigError: the stack has machines, which would be removed, or Google does not answer.
-    """
+    ConfigError: the stack has machines, which would be removed, or Google does not answer."""
     if google is None:
         raise ConfigError("quotas: Google gave no token", LOG_IN)
     try:

@@ -30,11 +30,8 @@ def choose_location(
     config: ClusterConfig, own_id: str, google: Google | None, opts: pulumi.InvokeOptions
 ) -> Location:
     """The location of this cluster. The zone of its existing machines comes first, unless the
-    config names zones; then Compute's lists, then our table.
-
-    Raises:
-        ConfigError: no zone of the region is known to have the machines.
-    """
+    config names zones; then Compute's lists, then our table. ConfigError: no zone of the region is
+    known to have the machines."""
     assert config.project and config.region
     offering = zones_with_machines(config, google)
     existing = _zones(config.project, config.region, opts)
@@ -72,12 +69,10 @@ def _offering(google: Google, kind: str, name: str, cards: int) -> Iterator[str]
 def first_zone(
     config: ClusterConfig, existing: Sequence[str] | None, offering: Sequence[str] | None
 ) -> str:
-    """The first configured zone, else the first of all, that has the machines.
-
-    `existing` is every zone of the region, also one that is down: an `up` during an outage must
-    not move machines. `offering` is every zone of Google with the machines. None if Google did not
-    answer: then our table decides which zones have them, and a configured zone is not checked.
-    """
+    """The first configured zone, else the first of all, that has the machines. `existing` is every
+    zone of the region, also one that is down: an `up` during an outage must not move machines.
+    `offering` is every zone of Google with the machines. None if Google did not answer: then our
+    table decides which zones have them, and a configured zone is not checked."""
     assert config.region
     here = _offering_here(config, offering, existing)
     candidates = config.zones or here

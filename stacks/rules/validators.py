@@ -151,11 +151,8 @@ def _network(key: str, text: str) -> str:
 
 
 def data_prefixes(key: str, text: str) -> tuple[BucketUri, ...]:
-    """The addresses of a list that is separated by commas, each once.
-
-    Raises:
-        ConfigError: one is not the address of a bucket, or is listed twice.
-    """
+    """The addresses of a list that is separated by commas, each once. ConfigError: one is not the
+    address of a bucket, or is listed twice."""
     prefixes = tuple(_data_prefix(key, address.strip()) for address in text.split(","))
     for prefix in prefixes:
         if prefixes.count(prefix) > 1:
@@ -178,11 +175,7 @@ def _data_prefix(key: str, text: str) -> BucketUri:
 
 def small_text(path: Path) -> str:
     """The text of a regular file, of which a key fills only a small part; a device could be
-    endless.
-
-    Raises:
-        OSError, ValueError: it is not such a file.
-    """
+    endless. OSError, ValueError: it is not such a file."""
     if not path.is_file():
         raise FileNotFoundError("there is no such file")
     with path.open(encoding="utf-8") as file:

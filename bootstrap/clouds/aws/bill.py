@@ -44,11 +44,8 @@ def billed(
     since: date, until: date, report: Reporter, client: AwsClient | None = None
 ) -> dict[str, Amount]:
     """What was billed from one day to another, both included, by the ids of stacks. `report` gets
-    the price of the request, and remarks about the answer.
-
-    Raises:
-        RailheadError: AWS does not answer, refuses, or bills in another currency.
-    """
+    the price of the request, and remarks about the answer. RailheadError: AWS does not answer,
+    refuses, or bills in another currency."""
     report(f"each page of its answer costs {PAGE_USD} USD")
     client = client or connect(LISTED_IN)
     spans = items(

@@ -54,11 +54,8 @@ def connect(region: str | None) -> AwsClient:
 
 
 def default_region() -> str | None:
-    """The region of the user's configuration.
-
-    Raises:
-        UsageError: that configuration cannot be read, or lacks the profile that a variable names.
-    """
+    """The region of the user's configuration. UsageError: that configuration cannot be read, or
+    lacks the profile that a variable names."""
     if not find_spec("boto3"):
         raise _not_installed()
     from botocore.exceptions import BotoCoreError
@@ -99,11 +96,8 @@ def ask(
     kind: type[T], client: AwsClient, service: str, operation: str, path: str, **parameters: Any
 ) -> T:
     """What the response of a call has at a path, such as `Role.Arn`; the fields of a dataclass
-    `kind` have AWS's names.
-
-    Raises:
-        RailheadError: AWS does not answer, refuses, or answers something else.
-    """
+    `kind` have AWS's names. RailheadError: AWS does not answer, refuses, or answers something
+    else."""
     return _decoded(kind, client(service, operation, **parameters), operation, path)
 
 
@@ -122,11 +116,7 @@ def items(
     **parameters: Any,
 ) -> Iterator[Any]:
     """The items of a list, from the key `key` of all its pages; the key `token` of a page names the
-    next one.
-
-    Raises:
-        RailheadError: as in `ask`; or there are too many pages.
-    """
+    next one. RailheadError: as in `ask`; or there are too many pages."""
     for _ in range(MOST_PAGES):
         answer = client(service, operation, **parameters)
         yield from _decoded(tuple[kind, ...], answer, operation, key)
@@ -171,11 +161,8 @@ def credentials_end() -> datetime | None:
 
 
 def checked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes of an object as they arrive.
-
-    Raises:
-        RailheadError: they ended early, or do not match the hash that S3 has.
-    """
+    """The bytes of an object as they arrive. RailheadError: they ended early, or do not match the
+    hash that S3 has."""
     from botocore.exceptions import BotoCoreError
 
     try:

@@ -61,11 +61,8 @@ class Aws:
         }
 
     def start(self) -> None:
-        """Start every instance that is stopped.
-
-        Raises:
-            Refused: EC2 has no capacity in the zone now, or refuses for another reason.
-        """
+        """Start every instance that is stopped. Refused: EC2 has no capacity in the zone now, or
+        refuses for another reason."""
         ids = [i for i, instance in self._instances().items() if instance.state == "stopped"]
         if not ids:
             return
@@ -78,11 +75,8 @@ class Aws:
 
     @through_outages()
     def stop(self) -> None:
-        """Stop every instance that runs or starts.
-
-        Raises:
-            UsageError: they are one-time spot instances, which cannot be stopped.
-        """
+        """Stop every instance that runs or starts. UsageError: they are one-time spot instances,
+        which cannot be stopped."""
         running = self._running()
         spot = [i for i, instance in running.items() if instance.is_spot]
         self._request_all("stop_instances", sorted(running.keys() - set(spot)))
@@ -102,11 +96,8 @@ class Aws:
 
     def _request_all(self, operation: str, ids: Sequence[str]) -> None:
         """Send one request for all. EC2 refuses all of it if one instance has only begun to start,
-        or is protected: then send one for each, so that the others do not keep running.
-
-        Raises:
-            Refused: the first refusal, after the last request.
-        """
+        or is protected: then send one for each, so that the others do not keep running. Refused:
+        the first refusal, after the last request."""
         if not ids:
             return
         try:

@@ -16,13 +16,9 @@ from .kinds import ID, NETWORK, Call, described, role_calls, role_names, role_ta
 
 
 def remove(place: Place, cluster_id: str, client: AwsClient | None = None) -> list[str]:
-    """Remove the network, key pairs, placement groups and roles with this id; their ids.
-
-    Only for a cluster whose machines are gone. Resources that AWS refuses to remove stay.
-
-    Raises:
-        Refused: AWS does not list them.
-    """
+    """Remove the network, key pairs, placement groups and roles with this id; their ids. Only for a
+    cluster whose machines are gone. Resources that AWS refuses to remove stay. Refused: AWS does
+    not list them."""
     client = client or connect(place.region)
     removed = []
     for id_, calls in chain(_of_ec2(client, cluster_id), _roles(client, cluster_id)):

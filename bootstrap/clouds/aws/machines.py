@@ -23,11 +23,8 @@ def list_machines(place: Place, client: AwsClient | None = None) -> Listed:
 
 def list_everywhere(_place: Place) -> Listed:
     """As `list_machines`, in all regions that the account has enabled. Many organisations forbid
-    some regions, so nobody has machines there.
-
-    Raises:
-        Refused: all regions refuse; or as `list_machines`.
-    """
+    some regions, so nobody has machines there. Refused: all regions refuse; or as
+    `list_machines`."""
     client = connect(REGION_OF_LISTS)
     regions = enabled_regions(client)
     machines: list[Machine] = []

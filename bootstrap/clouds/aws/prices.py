@@ -91,12 +91,8 @@ class SpotPrice:
 
 
 def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:
-    """The prices of machine types and of the stacks' disks in a region.
-
-    Raises:
-        RailheadError: AWS does not answer, refuses, or a page is missing: a partial list is not
-            used.
-    """
+    """The prices of machine types and of the stacks' disks in a region. RailheadError: AWS does not
+    answer, refuses, or a page is missing: a partial list is not used."""
     now = now or datetime.now(timezone.utc)
     listed, local = connect(LISTED_IN), connect(region)
     name = COMMON_FACTS["aws"].disk_type
@@ -158,11 +154,8 @@ def _entry(text: str) -> Entry:
 
 
 def _row(kind: str, item: str, region: str, market: str, entry: Entry, now: datetime) -> Row:
-    """The row of an entry with one price for any amount.
-
-    Raises:
-        RailheadError: it has tiers, another currency or another unit.
-    """
+    """The row of an entry with one price for any amount. RailheadError: it has tiers, another
+    currency or another unit."""
     tiers = [tier for term in entry.terms.values() for tier in term.priceDimensions.values()]
     if len(tiers) != 1 or (tiers[0].beginRange, tiers[0].endRange) != ("0", "Inf"):
         raise RailheadError(
@@ -217,11 +210,8 @@ def spot_history(
     region: str, offers: Collection[SpotOffer], since: datetime, now: datetime | None = None
 ) -> dict[SpotOffer, Sequence[Step]]:
     """The prices of spot machines since a time, or in the last HISTORY, one for each change; the
-    first is the price at the start.
-
-    Raises:
-        RailheadError: AWS does not answer, refuses, or a page is missing.
-    """
+    first is the price at the start. RailheadError: AWS does not answer, refuses, or a page is
+    missing."""
     now = now or datetime.now(timezone.utc)
     start = max(since, now - HISTORY)
     history: dict[SpotOffer, list[Step]] = {}

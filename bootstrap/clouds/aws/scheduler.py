@@ -122,11 +122,8 @@ def name_of(cluster: str, instance: str) -> str:
 def remove(
     place: Place, cluster: str, instances: Collection[str], client: AwsClient | None = None
 ) -> list[str]:
-    """Remove the schedules of these instances; the names of those that existed.
-
-    Raises:
-        Refused: AWS does not remove one.
-    """
+    """Remove the schedules of these instances; the names of those that existed. Refused: AWS does
+    not remove one."""
     client = client or connect(place.region)
     names = [name_of(cluster, instance) for instance in sorted(instances)]
     there = [name for name in names if _get(client, name) is not None]

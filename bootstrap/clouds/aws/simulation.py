@@ -51,11 +51,8 @@ def simulate(
     names: Sequence[str],
     tags: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Decision]:
-    """The decisions about actions of a user or a role on resources that have these tags.
-
-    Raises:
-        Refused: the caller may not ask for them.
-    """
+    """The decisions about actions of a user or a role on resources that have these tags. Refused:
+    the caller may not ask for them."""
     for start in range(0, len(names), ACTIONS):
         parameters: dict[str, Any] = {
             "PolicySourceArn": principal,
@@ -85,11 +82,8 @@ class Right:
 def right_to(
     client: AwsClient, role: str, verb: str, instance: str, region: str, cluster_id: str
 ) -> Right:
-    """Whether a role, by its ARN, may `stop` or `terminate` an instance of a cluster.
-
-    Raises:
-        Refused: AWS refuses for another reason than a missing right of the caller.
-    """
+    """Whether a role, by its ARN, may `stop` or `terminate` an instance of a cluster. Refused: AWS
+    refuses for another reason than a missing right of the caller."""
     _, partition, _, _, account, name = (*role.split(":", 5), *[""] * 5)[:6]
     name = name.rpartition("/")[2]
     action = f"ec2:{verb.capitalize()}Instances"

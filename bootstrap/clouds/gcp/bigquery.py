@@ -79,11 +79,8 @@ class Query:
 def rows(
     query: Query, client: GoogleClient, clock: Clock | None = None
 ) -> list[tuple[str | None, ...]]:
-    """The rows of a query, each as its values.
-
-    Raises:
-        RailheadError: BigQuery does not answer, refuses, takes too long, or rows are missing.
-    """
+    """The rows of a query, each as its values. RailheadError: BigQuery does not answer, refuses,
+    takes too long, or rows are missing."""
     address = f"{endpoint('bigquery')}projects/{query.project}/queries"
     answer = client("POST", address, json=query.body())
     first = decode(Page, answer, what="BigQuery's answer", error=RailheadError)

@@ -79,10 +79,7 @@ class GoogleClient(StorageClient):
 
     def get(self, kind: type[T], path: str, **options: Any) -> T:
         """The response to a GET; the fields of the dataclass `kind` have Google's names.
-
-        Raises:
-            RailheadError: also if Google answers something else.
-        """
+        RailheadError: also if Google answers something else."""
         answer = self("GET", path, **options)
         return decode(kind, answer, what=f"Google's answer to GET {path}", error=RailheadError)
 

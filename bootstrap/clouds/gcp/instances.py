@@ -60,11 +60,8 @@ class Gcp:
 
     def start(self) -> None:
         """Start every instance that is stopped, and wait for each operation's end, also after a
-        failure: until then an instance is shown as stopped, and `stop` would leave it out.
-
-        Raises:
-            Refused: the zone has no capacity now, or Google refuses for another reason.
-        """
+        failure: until then an instance is shown as stopped, and `stop` would leave it out. Refused:
+        the zone has no capacity now, or Google refuses for another reason."""
         stopped = [h for h, instance in self._instances() if _state(instance) == "stopped"]
         started: list[tuple[Host, Any]] = []
         failures: list[RailheadError] = []
@@ -96,11 +93,8 @@ class Gcp:
         self._request_all("DELETE", [_path(host) for host, _ in self._existing()])
 
     def _request_all(self, method: str, paths: Sequence[str]) -> None:
-        """Make all requests: a refused one must not keep other machines running.
-
-        Raises:
-            RailheadError: the first failure, after the last request.
-        """
+        """Make all requests: a refused one must not keep other machines running. RailheadError: the
+        first failure, after the last request."""
         failures = []
         for path in paths:
             try:
@@ -120,10 +114,7 @@ class Gcp:
 
     def set_deadline(self, hours: float) -> None:
         """Give every instance this many hours from its next start; it must be stopped for that.
-
-        Raises:
-            UsageError: an instance is not stopped, or the hours are out of range.
-        """
+        UsageError: an instance is not stopped, or the hours are out of range."""
         refuse_hours(hours)
         seconds = str(round(hours * 3600))
         to_change = [(h, i) for h, i in self._existing() if i.seconds != seconds or not i.stops]

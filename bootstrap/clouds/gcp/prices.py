@@ -163,11 +163,7 @@ class Catalogue:
 
 def price(sku: Sku, unit: str) -> Decimal:
     """The newest price of a SKU, at its highest tier: a free first tier is for the whole account,
-    not for each machine.
-
-    Raises:
-        RailheadError: it is in another unit or currency.
-    """
+    not for each machine. RailheadError: it is in another unit or currency."""
     newest = max(sku.pricingInfo, key=lambda info: info.effectiveTime, default=Pricing())
     expression = newest.pricingExpression
     tiers = sorted(expression.tieredRates, key=lambda tier: tier.startUsageAmount)
@@ -184,11 +180,8 @@ KNOWN_SKU = re.compile("|".join(map(re.escape, TEXTS)))
 
 
 def catalogue(client: GoogleClient, day: str) -> Catalogue:
-    """What Google sells, without SKUs that no pattern matches.
-
-    Raises:
-        RailheadError: Google does not answer, refuses, or a page is missing.
-    """
+    """What Google sells, without SKUs that no pattern matches. RailheadError: Google does not
+    answer, refuses, or a page is missing."""
     path = f"{endpoint('cloudbilling')}v1/services/{COMPUTE_ENGINE}/skus"
     query = {"pageSize": str(PAGE), "currencyCode": "USD"}
     skus = client.items(Sku, path, query, "skus")
@@ -197,10 +190,6 @@ def catalogue(client: GoogleClient, day: str) -> Catalogue:
 
 def rows(region: str, types: Collection[str], now: datetime | None = None) -> list[Row]:
     """The prices of machines, disks and addresses in a region. All types are included, because they
-    are sold in parts.
-
-    Raises:
-        RailheadError: as `catalogue` and `price`.
-    """
+    are sold in parts. RailheadError: as `catalogue` and `price`."""
     now = now or datetime.now(timezone.utc)
     return list(catalogue(connect(), f"{now:%Y-%m-%d}").rows(region))

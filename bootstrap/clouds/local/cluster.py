@@ -31,20 +31,14 @@ from .processes import Ended
 
 
 def start(cluster: str, count: int) -> Inventory:
-    """Start those of `count` hosts that are not running, and record the cluster.
-
-    Raises:
-        UsageError: this is not Linux, or sshd is missing.
-    """
+    """Start those of `count` hosts that are not running, and record the cluster. UsageError: this
+    is not Linux, or sshd is missing."""
     return start_hosts(cluster, [f"h{i}" for i in range(1, count + 1)])
 
 
 def start_again(cluster: str) -> None:
     """Start the recorded hosts of a cluster that do not run, at the addresses that they have.
-
-    Raises:
-        UsageError: no such cluster is recorded; or as in `start`.
-    """
+    UsageError: no such cluster is recorded; or as in `start`."""
 
     def hosts_in(folder: Path) -> list[LocalHost]:
         return [local_host.make(folder, h.name, h.address) for h in existing(cluster)]
@@ -54,10 +48,7 @@ def start_again(cluster: str) -> None:
 
 def start_hosts(cluster: str, names: Sequence[str]) -> Inventory:
     """Start hosts (h1 to h254) in addition to the cluster's other hosts, and record them.
-
-    Raises:
-        UsageError: a name is not that of a local host; or as in `start`.
-    """
+    UsageError: a name is not that of a local host; or as in `start`."""
 
     def hosts_in(folder: Path) -> list[LocalHost]:
         others = [host for host in _recorded(cluster) if host.name not in names]
@@ -137,11 +128,8 @@ def _entry(cluster: str, host: LocalHost) -> Host:
 
 
 def existing(cluster: str) -> list[LocalHost]:
-    """The local hosts of a cluster, running or not, from its record.
-
-    Raises:
-        UsageError: no cluster of this name is recorded, or its hosts are not local.
-    """
+    """The local hosts of a cluster, running or not, from its record. UsageError: no cluster of this
+    name is recorded, or its hosts are not local."""
     folder = local_state.cluster_folder(cluster) / "hosts"
     recorded = local_state.load_cluster(cluster)
     if not recorded.kind.this_machine:
@@ -181,13 +169,9 @@ def read(cluster: str) -> dict[str, HostState]:
 
 
 def remove(cluster: str, names: list[str]) -> dict[str, Ended]:
-    """Stop hosts and delete their folders; with the last one also the cluster's keys and record.
-
-    A host that does not exist counts as removed. The records of runs stay.
-
-    Raises:
-        RailheadError: some of a host's processes still run; the host stays.
-    """
+    """Stop hosts and delete their folders; with the last one also the cluster's keys and record. A
+    host that does not exist counts as removed. The records of runs stay. RailheadError: some of a
+    host's processes still run; the host stays."""
     results = {}
     with local_state.alone_in(cluster) as folder:
         remaining = {host.name: host for host in _recorded(cluster)}

@@ -77,11 +77,7 @@ class LocalHost:
 
 
 def program() -> str:
-    """The path of sshd.
-
-    Raises:
-        UsageError: this is not Linux, or sshd is missing.
-    """
+    """The path of sshd. UsageError: this is not Linux, or sshd is missing."""
     if sys.platform != "linux":
         raise UsageError("local SSH hosts need Linux: they use addresses of 127.0.0.0/8")
     for path in SSHD:

@@ -35,11 +35,7 @@ class Local:
         cluster.start_again(self.inventory.name)
 
     def stop(self) -> None:
-        """End every host's sshd and its processes.
-
-        Raises:
-            RailheadError: some processes still run.
-        """
+        """End every host's sshd and its processes. RailheadError: some processes still run."""
         for name, result in cluster.stop(self.inventory.name).items():
             if result.left:
                 raise RailheadError(f"{name}: processes {[*result.left]} still run")

@@ -270,11 +270,7 @@ def _remove_bucket(before: StackMachines, report: Reporter) -> None:
 
 
 def _remove(view: StackView, report: Reporter) -> None:
-    """Remove what a refused `up` has created.
-
-    Raises:
-        RailheadError: something is left.
-    """
+    """Remove what a refused `up` has created. RailheadError: something is left."""
     report("removing what was created")
     again = Command("up", stack=view.stack)
     lines = destroy.remove_made(view.refresh(), report, again=again)

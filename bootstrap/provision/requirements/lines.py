@@ -45,12 +45,8 @@ class _Line:
 
 
 def read_requirements(file: str | Path) -> Requirements:
-    """The file of --requirements, checked as far as possible without a host.
-
-    Raises:
-        UsageError: it is missing, a line is not a requirement or would be built here, or it
-            installs Horovod.
-    """
+    """The file of --requirements, checked as far as possible without a host. UsageError: it is
+    missing, a line is not a requirement or would be built here, or it installs Horovod."""
     lines, sources = [], []
     for line in _lines(Path(file), f"--requirements {file}", INCLUDED):
         if line.source:
@@ -84,11 +80,8 @@ def _check(line: _Line, file: Path) -> None:
 
 
 def _lines(path: Path, label: str, deep: int) -> Iterator[_Line]:
-    """The lines of a file, and of those that it includes.
-
-    Raises:
-        UsageError: an option that would build a package here, or that is not known.
-    """
+    """The lines of a file, and of those that it includes. UsageError: an option that would build a
+    package here, or that is not known."""
     text = text_given(path, label, REQUIREMENTS_BYTES)
     folder = path.absolute().parent
     for number, raw in enumerate(text.replace("\\\n", " ").splitlines(), 1):

@@ -33,11 +33,8 @@ def with_packages(environment: Environment, requirements: Path, uv: str) -> Envi
     as sources.
 
     On hosts without GPUs the runtime has the build tensorflow-cpu: `tensorflow` is resolved in its
-    version, so that a contradiction is found, and then left out.
-
-    Raises:
-        UsageError: the file names a package of the runtime, or conflicts with the runtime; the
-            message has uv's output.
+    version, so that a contradiction is found, and then left out. UsageError: the file names a
+    package of the runtime, or conflicts with the runtime; the message has uv's output.
     """
     runtime = environment.runtime
     user_packages = read_requirements(requirements)  # again: it may have changed

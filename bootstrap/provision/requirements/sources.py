@@ -75,11 +75,8 @@ def _names_in(text: str) -> tuple[str, ...]:
 
 
 def fetched(line: SourceLine) -> Source:
-    """The source that a line names, with the requirements that it declares.
-
-    Raises:
-        UsageError: git cannot fetch it, a file cannot be sent, or its pyproject.toml is damaged.
-    """
+    """The source that a line names, with the requirements that it declares. UsageError: git cannot
+    fetch it, a file cannot be sent, or its pyproject.toml is damaged."""
     repository = _REPOSITORY.fullmatch(line.place)
     root, inside, extras = Path(line.place), "", line.extras
     if repository:
@@ -94,11 +91,8 @@ def fetched(line: SourceLine) -> Source:
 
 
 def packed(source: Source) -> Bundle:
-    """The files of a source. Of a repository, every file is packed.
-
-    Raises:
-        RailheadError: they have changed since the source was read.
-    """
+    """The files of a source. Of a repository, every file is packed. RailheadError: they have
+    changed since the source was read."""
     bundle = (pack_every_file if source.from_git else pack_folder)(source.root)
     if source.digest not in ("", bundle.digest):
         raise RailheadError(f"{source.text} has changed meanwhile", hint="type the command again")

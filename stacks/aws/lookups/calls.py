@@ -27,12 +27,8 @@ class Caller:
 
 
 def caller(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Caller:
-    """Who runs the command. This is the first call: it also shows whether AWS can be reached
-    in the region.
-
-    Raises:
-        ConfigError: AWS does not answer there.
-    """
+    """Who runs the command. This is the first call: it also shows whether AWS can be reached in the
+    region. ConfigError: AWS does not answer there."""
     try:
         identity = aws.get_caller_identity(opts=opts)
     except Exception as error:  # the type that a failed invoke raises
@@ -45,11 +41,8 @@ def caller(config: ClusterConfig, opts: pulumi.InvokeOptions) -> Caller:
 
 
 def lookup(permission: str, call: Callable[[], T]) -> T:
-    """The result of a call to AWS.
-
-    Raises:
-        ConfigError: it failed; the message names the permission that it needs.
-    """
+    """The result of a call to AWS. ConfigError: it failed; the message names the permission that it
+    needs."""
     try:
         return call()
     except Exception as error:  # the type that a failed invoke raises

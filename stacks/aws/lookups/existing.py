@@ -52,11 +52,8 @@ def _instances(
 
 
 def check_names(config: ClusterConfig, own_id: str, opts: pulumi.InvokeOptions) -> None:
-    """Refuse a new cluster if machines of another stack have its name.
-
-    Raises:
-        ConfigError: there are such machines.
-    """
+    """Refuse a new cluster if machines of another stack have its name. ConfigError: there are such
+    machines."""
     try:
         if existing_machines(own_id, opts):
             return

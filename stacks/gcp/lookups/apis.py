@@ -20,11 +20,8 @@ def needed(config: ClusterConfig) -> tuple[str, ...]:
 
 
 def check(config: ClusterConfig, google: Google | None) -> None:
-    """Look up which APIs are enabled. If Google does not list them, that is logged.
-
-    Raises:
-        ConfigError: one is not; the message has the command that enables them.
-    """
+    """Look up which APIs are enabled. If Google does not list them, that is logged. ConfigError:
+    one is not; the message has the command that enables them."""
     if google is None:
         return
     names = needed(config)

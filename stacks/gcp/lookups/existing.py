@@ -20,10 +20,7 @@ Listed = Mapping[str, Any]  # a machine, as Compute lists it
 
 def check_names(config: ClusterConfig, own_id: str, google: Google | None) -> None:
     """Refuse names that machines of another stack have: Google allows each once in a project.
-
-    Raises:
-        ConfigError: there are such machines.
-    """
+    ConfigError: there are such machines."""
     if google is None:
         return
     try:

@@ -19,11 +19,8 @@ ROLES = {LOGIN: ROLE, ACT_AS: "roles/iam.serviceAccountUser"}
 
 
 def check(config: ClusterConfig, google: Google | None, opts: pulumi.InvokeOptions) -> None:
-    """Look up the rights, the user name and the key. A failed lookup is logged.
-
-    Raises:
-        ConfigError: the account has no right to log in, another user name, or not this key.
-    """
+    """Look up the rights, the user name and the key. A failed lookup is logged. ConfigError: the
+    account has no right to log in, another user name, or not this key."""
     if not config.oslogin:
         return
     try:
