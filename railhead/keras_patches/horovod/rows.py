@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 
 from ..patch import Patch
-from . import callbacks, keras_2, layers, optimizer, variables
+from . import backups, callbacks, keras_2, layers, optimizer, variables
 
 ISSUE = "horovod/horovod#4290"
 VERSION = "0.28.1"  # of Horovod: the only one that the patches were tested with
@@ -57,6 +57,11 @@ HOROVOD = (
         "horovod._keras",
         "hvd.DistributedOptimizer and hvd.load_model use the optimizers of Keras 3",
         optimizer.patch_optimizer,
+    ),
+    row(
+        "horovod._keras.callbacks",
+        "the ranks of a host write the files of `BackupAndRestore` in turn",
+        backups.write_in_turn,
     ),
     row(
         "horovod._keras.callbacks",

@@ -401,6 +401,22 @@ def check_continued(hvd: Any, rank: int, folder: Path) -> None:
     assert float(same.learning_rate) == np.float32(0.01) and int(other.iterations) == 0
 
 
+def check_backup(hvd: Any, rank: int, folder: Path) -> None:
+    """All ranks of a host may give BackupAndRestore the same folder."""
+    import keras
+
+    callback = keras.callbacks.BackupAndRestore(str(folder / "backup"))
+    callback.set_model(keras.Sequential([keras.Input((6,)), keras.layers.Dense(400)]))
+    hvd.allreduce(0.0)  # the ranks begin together
+    for epoch in range(10):
+        callback.on_epoch_end(epoch)
+    hvd.allreduce(0.0)
+    assert (folder / "backup/latest.weights.h5").exists()
+    hvd.allreduce(0.0)
+    callback.on_train_end()
+    assert not (folder / "backup").exists()
+
+
 def check_elastic(hvd: Any, rank: int, folder: Path) -> None:
     """KerasState saves, restores and synchronizes; its callbacks count epochs and batches."""
     model, arguments = compiled(hvd, rank)
@@ -603,6 +619,7 @@ IN_SUITE: tuple[str, ...] = (
     "adapted",
     "adasum",
     "arguments",
+    "backup",
     "broadcast",
     "collectives",
     "compile",
