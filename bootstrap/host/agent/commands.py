@@ -27,7 +27,7 @@ from railhead.documents.agent.commands import (
 
 from ..base import locks
 from .channel import OUT, operations, send_event
-from .logout import outlasting
+from .logout import outlasting, wait_outside
 
 TAIL = 40  # lines in the reply of `run`
 EVENTS_PER_SECOND = 20  # if a command prints faster, only the latest lines are sent
@@ -61,10 +61,12 @@ def run(request: Run) -> CommandResult:
 def start(request: Start) -> Started:
     """Start a command that outlives this channel and its login: in its own session, without our
     streams."""
-    request = replace(request, argv=outlasting(request.argv))
+    argv = outlasting(request.argv)
     stdin = subprocess.PIPE if request.held else subprocess.DEVNULL
     with open(os.path.expanduser(request.log), "ab") as out:
-        process = opened(request, stdin, out)
+        process = opened(replace(request, argv=argv), stdin, out)
+    if argv != request.argv:
+        wait_outside(process.pid)
     if process.stdin:
         HELD[process.pid] = process.stdin
     # This agent is the parent while it runs: it must reap the child, because a zombie looks alive.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+import time
 from collections.abc import Sequence
 
 # A part of the user's own manager, which stays after the logout if the user lingers.
@@ -18,8 +19,8 @@ ATTACHED = (
 )
 MANAGER = ("/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 SELF = ("/org/freedesktop/login1/user/self", "org.freedesktop.login1.User")
-CGROUP = "/proc/self/cgroup"
-SECONDS = 10.0  # for one answer of logind
+CGROUP = "/proc/{}/cgroup"
+SECONDS = 10.0  # for one answer of logind, or for systemd-run
 
 
 def outlasting(argv: Sequence[str]) -> tuple[str, ...]:
@@ -41,9 +42,8 @@ def outlasting(argv: Sequence[str]) -> tuple[str, ...]:
 
 def ends_at_logout() -> bool:
     """Whether logind ends the processes of this login at its end, by logind's own rule."""
-    with open(CGROUP) as file:
-        if "/session-" not in file.read():
-            return False
+    if not _is_in_login("self"):
+        return False
     names = ("KillUserProcesses", "KillExcludeUsers", "KillOnlyUsers")
     kills, *users = _properties(MANAGER, *names) or ("b false", "as 0", "as 0")
     excluded, only = ([name.strip('"') for name in line.split()[2:]] for line in users)
@@ -51,6 +51,28 @@ def ends_at_logout() -> bool:
     if user in (excluded or ["root"]):
         return False
     return kills == "b true" and (not only or user in only)
+
+
+def wait_outside(pid: int) -> None:
+    """Wait until systemd has moved a command out of the login, which may end at any time.
+
+    Raises:
+        TimeoutError: it has not.
+    """
+    until = time.monotonic() + SECONDS
+    while _is_in_login(pid):
+        if time.monotonic() > until:
+            raise TimeoutError(f"systemd-run has not begun within {SECONDS:g} s")
+        time.sleep(0.01)
+
+
+def _is_in_login(process: int | str) -> bool:
+    """Whether a process is one of a login; not if it has ended."""
+    try:
+        with open(CGROUP.format(process)) as file:
+            return "/session-" in file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _properties(place: tuple[str, str], *names: str) -> list[str]:

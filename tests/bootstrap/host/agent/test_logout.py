@@ -88,3 +88,25 @@ def test_the_error_for_a_user_who_does_not_linger_has_the_command(host: Path) ->
     (host / "linger").write_text("b false\n")
     with pytest.raises(PermissionError, match="`loginctl enable-linger ann`"):
         logout.outlasting(["sleep", "1"])
+
+
+def test_a_command_is_waited_for_until_it_is_outside_of_the_login(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (host / "of-8").write_text(IN_LOGIN)
+    monkeypatch.setattr(logout, "CGROUP", f"{host}/of-{{}}")
+    waits: list[float] = []
+
+    def moved_at_the_second(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            (host / "of-8").write_text("0::/user.slice/user@1000.service/run-1.scope\n")
+
+    monkeypatch.setattr(logout.time, "sleep", moved_at_the_second)
+    logout.wait_outside(8)
+    logout.wait_outside(9)  # it has ended
+    assert len(waits) == 2
+    (host / "of-8").write_text(IN_LOGIN)
+    monkeypatch.setattr(logout, "SECONDS", -1)
+    with pytest.raises(TimeoutError):
+        logout.wait_outside(8)
