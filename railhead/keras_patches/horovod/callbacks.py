@@ -100,6 +100,24 @@ def patch_learning_rates(module: types.ModuleType) -> None:
     module.LearningRateScheduleCallbackImpl._adjust_learning_rate = adjust
 
 
+def average_first(module: types.ModuleType) -> None:
+    """horovod._keras.callbacks: metrics are averaged over the ranks before other callbacks use
+    them. EarlyStopping or ReduceLROnPlateau in front would decide on each rank by its own."""
+    import keras
+
+    callback_list = keras.callbacks.CallbackList
+    initialize = callback_list.__init__
+
+    @functools.wraps(initialize)
+    def __init__(self: Any, callbacks: Any = None, *args: Any, **options: Any) -> None:
+        if isinstance(callbacks, (list, tuple)):
+            average = module.MetricAverageCallbackImpl
+            callbacks = sorted(callbacks, key=lambda callback: not isinstance(callback, average))
+        initialize(self, callbacks, *args, **options)
+
+    callback_list.__init__ = __init__
+
+
 def scale_momentum(optimizer: Any, factor: float) -> None:
     """Multiply the accumulated updates of an optimizer with momentum, which hold the learning rate
     of the steps before."""

@@ -68,6 +68,11 @@ HOROVOD = (
         "the callbacks of learning rates correct the momentum of Keras 3",
         callbacks.patch_learning_rates,
     ),
+    row(
+        "horovod._keras.callbacks",
+        "`MetricAverageCallback` averages before other callbacks use the metrics",
+        callbacks.average_first,
+    ),
     *(
         row(
             f"horovod.{keras}.callbacks",

@@ -103,6 +103,20 @@ def check_adapted(hvd: Any, rank: int, folder: Path) -> None:
     assert normalization(np.array([[2.0], [3.0]])).numpy().tolist() == [[0.0], [1.0]]
 
 
+def check_averaged(hvd: Any, rank: int, folder: Path) -> None:
+    """A callback uses the metrics of all ranks, also in front of MetricAverageCallback."""
+    import keras
+
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.0)), "mse")
+    losses: list[float] = []
+    first = keras.callbacks.LambdaCallback(on_epoch_end=lambda _, logs: losses.append(logs["loss"]))
+    callbacks = [first, hvd.callbacks.MetricAverageCallback()]
+    targets = np.full((4, 1), 2.0 * rank)
+    model.fit(np.ones((4, 6)), targets, epochs=2, verbose=0, callbacks=callbacks)
+    assert losses == [2.0, 2.0]  # of the ranks' 0 and 4
+
+
 def check_local_broadcast(hvd: Any, rank: int, folder: Path) -> None:
     """A variable in `local_variables` is not broadcast."""
     model, arguments = compiled(hvd, rank)
@@ -619,6 +633,7 @@ IN_SUITE: tuple[str, ...] = (
     "adapted",
     "adasum",
     "arguments",
+    "averaged",
     "backup",
     "broadcast",
     "collectives",
