@@ -54,3 +54,4 @@ def main(keep: str = "") -> None:
 
         kept_programs.keep(keep)
     serve(operation)
+    os._exit(0)  # Python's own end aborts if a thread sends something at that moment

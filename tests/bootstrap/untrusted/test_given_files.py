@@ -96,6 +96,7 @@ OPEN = {
         "bootstrap/serving/environment.py",
         "bootstrap/serving/notebook.py",
         "railhead/__main__.py",
+        "railhead/keras_patches/horovod/backups.py",
         "railhead/money/table.py",
         "stacks/timer/deadline.py",
         "stacks/timer/idle.py",

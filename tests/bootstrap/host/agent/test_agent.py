@@ -24,6 +24,17 @@ def test_it_reports_hello_and_ends_with_its_channel(home: Path) -> None:
     assert agent.process.returncode == 0
 
 
+def test_it_ends_with_0_also_while_it_sends(home: Path) -> None:
+    codes = set()
+    for number in range(12):
+        agent = Agent(home / str(number), alive=0.0)
+        assert agent.process.stdout
+        assert {agent.process.stdout.readline() for _ in range(50)} == {b"\n"}
+        agent.process.communicate()
+        codes.add(agent.process.returncode)
+    assert codes == {0}
+
+
 def test_while_it_waits_it_sends_empty_lines_and_no_others(home: Path) -> None:
     """So sshd notices that the network broke. An operation's silence stays silence."""
     agent = Agent(home, alive=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,7 @@ def test_a_command_is_waited_for_until_it_is_outside_of_the_login(
         if len(waits) == 2:
             (host / "of-8").write_text("0::/user.slice/user@1000.service/run-1.scope\n")
 
-    monkeypatch.setattr(logout.time, "sleep", moved_at_the_second)
+    monkeypatch.setattr(time, "sleep", moved_at_the_second)
     logout.wait_outside(8)
     logout.wait_outside(9)  # it has ended
     assert len(waits) == 2
