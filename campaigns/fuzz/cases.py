@@ -115,7 +115,7 @@ def command_line(rng: random.Random, box: Sandbox, template: Path) -> Case:
         argv += [flag] if options[option].kind == "flag" else [flag, value]
     if "--hosts" not in argv and rng.random() < 0.5 and "hosts" in options:
         argv += ["--hosts", "127.0.0.1:1"]
-    if name in NEVER_RIGHT:
+    if name in NEVER_RIGHT or "--watch" in argv:  # it watches until Ctrl-C
         argv += ["--wrong"]
     if rng.random() < 0.03:
         argv += [rng.choice(VALUES)]
