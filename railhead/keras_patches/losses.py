@@ -12,7 +12,7 @@ import importlib
 import threading
 from typing import Any
 
-from .patch import Patch
+from .patch import Patch, source_has
 
 COMPILED = "keras.src.trainers.compile_utils"
 # Of the losses: these divide the sum over a replica's samples by their number or weights.
@@ -72,17 +72,6 @@ def zero_without_samples(loss: Any, outputs: Any) -> Any:
     return tf.where(tf.equal(tf.size(outputs), 0), tf.zeros_like(loss), loss)
 
 
-def skips_numbers(module: Any) -> bool:
-    """Whether a loss that returns one number is not divided."""
-    import inspect
-
-    try:
-        source = inspect.getsource(module.loss_module.reduce_values)
-    except (AttributeError, OSError, TypeError):
-        return False
-    return "tuple(values.shape) == ()" in source and "scale_loss_for_distribution" in source
-
-
 LOSSES = (
     Patch(
         COMPILED,
@@ -90,6 +79,8 @@ LOSSES = (
         "",
         "a loss of `compile` that returns one number is averaged over the replicas",
         divide_once,
-        skips_numbers,
+        source_has(
+            "loss_module.reduce_values", "tuple(values.shape) == ()", "scale_loss_for_distribution"
+        ),
     ),
 )

@@ -302,7 +302,7 @@ MULTIWORKER = (
     row(
         "`predict` keeps the order of data in several files",
         predict_in_order,
-        source_has("TensorFlowTrainer.predict", "AutoShardPolicy", False),
+        source_has("TensorFlowTrainer.predict", "AutoShardPolicy", expected=False),
         issue="",
     ),
     row(

@@ -342,7 +342,7 @@ PARAMETER_SERVER = (
         "",
         "the workers run the steps of `fit` and `evaluate`, and the chief `predict`",
         train_with_coordinator,
-        source_has("TFEpochIterator", "create_per_worker_dataset", False),
+        source_has("TFEpochIterator", "create_per_worker_dataset", expected=False),
     ),
     *(
         Patch(

@@ -75,9 +75,9 @@ def after_import(
         sys.meta_path.insert(0, _AfterImport(changes, around))
 
 
-def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.ModuleType], bool]:
+def source_has(name: str, *texts: str, expected: bool = True) -> Callable[[types.ModuleType], bool]:
     """An `is_needed`: whether the source of `name` in the module, such as `Class.method`, still
-    has the text of the fault; without `expected`, whether it lacks that of a correction. False
+    has the texts of the fault; without `expected`, whether it lacks those of a correction. False
     if there is no such name or no source."""
 
     def is_needed(module: types.ModuleType) -> bool:
@@ -87,9 +87,10 @@ def source_has(name: str, text: str, expected: bool = True) -> Callable[[types.M
         import inspect  # imported late: most ranks do not need it
 
         try:
-            return (text in inspect.getsource(target)) is expected
+            source = inspect.getsource(target)
         except (OSError, TypeError):
             return False
+        return all(text in source for text in texts) is expected
 
     return is_needed
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import subprocess
 import time
 from collections.abc import Sequence
 
@@ -77,12 +76,10 @@ def _is_in_login(process: int | str) -> bool:
 
 def _properties(place: tuple[str, str], *names: str) -> list[str]:
     """Properties of logind, a line for each: `b true`, `as 2 "ann" "bo"`; empty without logind."""
+    from ..base import bounded  # loaded late: most agents start nothing in a login
+
     argv = ["busctl", "get-property", "org.freedesktop.login1", *place, *names]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    lines = done.stdout.splitlines()
+    lines = bounded.run(argv, SECONDS).out.splitlines()
     return lines if len(lines) == len(names) else []
 
 
