@@ -40,6 +40,13 @@ HOSTS = tuple(RunHost(name, f"10.0.0.{n}", None, 1) for n, name in enumerate("ab
 ENDED = '@railhead {"kind": "ended", "exit": 1}'
 
 
+@pytest.fixture
+def in_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is the supervisor of the run r1."""
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("RAILHEAD_RUN", "r1")
+
+
 def checkpoint(step: int) -> str:
     """sh that writes a checkpoint as the built-in training does."""
     return (
@@ -316,13 +323,12 @@ def test_a_host_that_was_created_again_is_used_at_its_new_address(home: Path) ->
     assert run.read("run.json")["hosts"][1]["peer_address"] == "10.9.9.9"
 
 
+@pytest.mark.usefixtures("in_run")
 @pytest.mark.parametrize("address", ["10.0.0.3", "10.9.9.9"])
 def test_an_absent_host_keeps_its_place_and_the_address_that_it_gets_meanwhile(
-    home: Path, monkeypatch: pytest.MonkeyPatch, address: str
+    home: Path, address: str
 ) -> None:
     """`fab up --replace` writes it while the other host is prepared for the second time."""
-    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("RAILHEAD_RUN", "r1")
     hosts = (*HOSTS, RunHost("c", "10.0.0.3", None, 1))
     document = run_document(hosts=hosts, size=3, elastic=1)
     run = Run(home, "", **{name: encode(document)[name] for name in ("hosts", "size", "elastic")})
@@ -340,12 +346,11 @@ def test_an_absent_host_keeps_its_place_and_the_address_that_it_gets_meanwhile(
     assert (host["peer_address"], host["slots"]) == (address, 1)
 
 
+@pytest.mark.usefixtures("in_run")
 def test_a_host_that_is_back_after_the_copy_to_the_others_gets_one_too(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(restarts, "FRESH", 0.0)
-    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("RAILHEAD_RUN", "r1")
     hosts = (*HOSTS, RunHost("c", "10.0.0.3", None, 1))
     document = run_document(hosts=hosts, size=3, elastic=1, program=decode(Script, PROGRAM))
     run = Run(home, "")
@@ -358,6 +363,7 @@ def test_a_host_that_is_back_after_the_copy_to_the_others_gets_one_too(
     assert (home / "copies").read_text().split() == ["railhead-2", "railhead-3"]
 
 
+@pytest.mark.usefixtures("in_run")
 @pytest.mark.parametrize("fresh", [0.0, restarts.FRESH])
 def test_hosts_are_prepared_again_after_a_copy_that_took_long(
     home: Path, monkeypatch: pytest.MonkeyPatch, fresh: float
@@ -365,8 +371,6 @@ def test_hosts_are_prepared_again_after_a_copy_that_took_long(
     """An agent that starts meanwhile removes the temporary folders of a run that has no process:
     the copy has no marks."""
     monkeypatch.setattr(restarts, "FRESH", fresh)
-    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("RAILHEAD_RUN", "r1")
     program = decode(Script, PROGRAM)
     document = run_document(hosts=HOSTS, retries=1, program=program, secrets=("TOKEN",))
     run = Run(home, "")
@@ -383,12 +387,11 @@ def test_hosts_are_prepared_again_after_a_copy_that_took_long(
     drop_temporary(str(run.folder))
 
 
+@pytest.mark.usefixtures("in_run")
 @pytest.mark.parametrize(("least", "slots"), [(1, [1, 0, 1]), (3, None)])
 def test_an_elastic_run_continues_without_a_host_that_gets_no_copy(
-    home: Path, monkeypatch: pytest.MonkeyPatch, least: int, slots: list[int] | None
+    home: Path, least: int, slots: list[int] | None
 ) -> None:
-    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("RAILHEAD_RUN", "r1")
     hosts = (*HOSTS, RunHost("c", "10.0.0.3", None, 1))
     program = decode(Script, PROGRAM)
     document = run_document(hosts=hosts, size=3, elastic=least, program=program)
@@ -432,12 +435,11 @@ def test_retries_count_since_the_last_new_checkpoint(home: Path) -> None:
     assert "2 times" in result["no_restart"]
 
 
+@pytest.mark.usefixtures("in_run")
 @pytest.mark.parametrize(("on_stall", "again"), [("restart", True), ("stop", False)])
 def test_a_run_that_stalls_starts_again_unless_the_option_forbids_it(
-    home: Path, monkeypatch: pytest.MonkeyPatch, on_stall: str, again: bool
+    home: Path, on_stall: str, again: bool
 ) -> None:
-    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("RAILHEAD_RUN", "r1")
     run = Run(home, "", retries=1, retries_from_start=True, on_stall=on_stall)
     culprit = Culprit(1, "b", (), stall=Stall("rank 1 on b is stopped", 62.0, (1,)))
     failure = diagnosed(Failure(culprit))
@@ -450,12 +452,9 @@ def test_a_run_that_stalls_starts_again_unless_the_option_forbids_it(
     )
 
 
-def test_an_attempt_that_ended_to_take_a_host_back_is_no_failure(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("in_run")
+def test_an_attempt_that_ended_to_take_a_host_back_is_no_failure(home: Path) -> None:
     """It uses up no retry, and needs none."""
-    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("RAILHEAD_RUN", "r1")
     run = Run(home, "", retries=1, retries_from_start=True)
     result = Result(state="failed", culprit=Culprit(1, "b", (), signal=15))
     document, decisions = decode(RunDocument, run.read("run.json")), Restarts()
@@ -467,12 +466,9 @@ def test_an_attempt_that_ended_to_take_a_host_back_is_no_failure(
     assert kinds == ["elastic", "retry", "elastic", "none"]
 
 
-def test_an_attempt_without_a_checkpoint_has_lost_its_own_time(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("in_run")
+def test_an_attempt_without_a_checkpoint_has_lost_its_own_time(home: Path) -> None:
     """Not that of the earlier attempts of the run."""
-    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("RAILHEAD_RUN", "r1")
     run = Run(home, "", retries=1, retries_from_start=True)
     result = Result(state="failed", culprit=Culprit(1, "b", (), signal=9))
     document, times = decode(RunDocument, run.read("run.json")), Times(60.0, 900.0, None)
@@ -480,6 +476,7 @@ def test_an_attempt_without_a_checkpoint_has_lost_its_own_time(
     assert attempt and attempt.lost == pytest.approx(60.0, abs=1.0)
 
 
+@pytest.mark.usefixtures("in_run")
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_host_is_waited_for_longer_while_it_is_created_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
@@ -487,8 +484,6 @@ def test_a_host_is_waited_for_longer_while_it_is_created_again(
     """A look takes longer than the time that a host has to come back here."""
     for name, seconds in (("BACK", 0.2), ("AGAIN", 0.0)):
         monkeypatch.setattr(restarts, name, seconds)
-    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("RAILHEAD_RUN", "r1")
     run = Run(home, "", retries=1)
     (home / "bin/ssh").write_text(f"#!/bin/sh\necho x >>{home}/looks; sleep 0.5; exit 255\n")
     looks, agent = home / "looks", subprocess.Popen(["sh", "-c", "sleep 60; : 'agent'"])
@@ -507,13 +502,12 @@ def test_a_host_is_waited_for_longer_while_it_is_created_again(
     assert (len(looks.read_text().split()) > 1) == replaced
 
 
+@pytest.mark.usefixtures("in_run")
 def test_no_host_is_waited_for_where_another_one_cannot_be_prepared(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The attempt cannot begin, whether the one that does not answer comes back or not."""
     monkeypatch.setattr(restarts, "AGAIN", 0.0)
-    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("RAILHEAD_RUN", "r1")
     document = run_document(hosts=(*HOSTS, RunHost("c", "10.0.0.3", None, 1)), size=3)
     run, looks = Run(home, "", hosts=encode(document)["hosts"], size=3), home / "looks"
     away = f'case "$*" in *railhead-2*) echo x >>{looks}; exit 255;; esac'
