@@ -44,6 +44,7 @@ EXIT_CODES: Mapping[int, str] = {
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)
 
 
 @dataclass(frozen=True, init=False)
@@ -216,8 +217,8 @@ class NothingReached(HostsNotReached, HostsNotReady):
 
 
 def refusal(error: OSError) -> RailheadError | None:
-    """The message for a file here that cannot be written or read: the disk is full, or the user
-    may not. None for any other error."""
+    """The message for a file here that cannot be written or read: the disk is full, the user may
+    not, or its path is none. None for any other error."""
     place = error.filename if isinstance(error.filename, str) else None
     if error.errno in _FULL:
         free_space = Hint(
@@ -227,4 +228,6 @@ def refusal(error: OSError) -> RailheadError | None:
     if error.errno in _FORBIDDEN and place:
         hint = f"ls -ld {shlex.quote(place)}   # whose it is; its folder too"
         return RailheadError(f"{place}: {error.strerror}", hint=hint)
+    if error.errno in _NO_PATH and place:
+        return UsageError(f"{place}: {error.strerror}")
     return None

@@ -113,6 +113,14 @@ def test_a_fabfile_has_the_users_tasks_and_ours(tmp_path: Path, args: str, expec
     assert output == expected if expected.endswith("\n") else expected in output
 
 
+@pytest.mark.parametrize("place", ["9" * 300, __file__])
+def test_a_search_root_that_is_no_folder_is_refused(tmp_path: Path, place: str) -> None:
+    process = forked_fab(tmp_path, "--search-root", place, "--list")
+    assert process.returncode == 2
+    assert place in process.stderr
+    assert process.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "args",
     [
