@@ -5,15 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
-from threading import Event, Semaphore, Thread, get_ident
-from typing import TypeVar
+from functools import wraps
+from threading import Event, Lock, Semaphore, Thread, get_ident
+from typing import ParamSpec, TypeVar
 
 from .interrupts import NOTICE_SECONDS
 from .wait import wait_until
 
 T = TypeVar("T")
 R = TypeVar("R")
+P = ParamSpec("P")
 END_SECONDS = 10.0  # in which threads end after Ctrl-C
+
+
+def in_one_thread(cached: Callable[P, R]) -> Callable[P, R]:
+    """A function of `functools.cache`, which alone would compute a result in each thread that asks
+    before the first has it: here one computes it, and the others wait."""
+    lock = Lock()
+
+    @wraps(cached)
+    def once(*args: P.args, **kwargs: P.kwargs) -> R:
+        with lock:
+            return cached(*args, **kwargs)
+
+    return once
 
 
 def side_by_side(work: Callable[[T], None], items: Sequence[T]) -> Callable[[], None]:

@@ -22,6 +22,7 @@ import railhead.documents
 import railhead.keras_patches
 import railhead.money
 
+from ..console.threads import in_one_thread
 from ..host.base.programs import NAME
 from .caches import cache as cache_folder
 from .files import atomic_write
@@ -37,6 +38,7 @@ PLAIN = 2
 KEPT = 4  # archives on this computer, of other versions and Pythons
 
 
+@in_one_thread
 @cache
 def archive() -> bytes:
     """The archive; equal sources and Pythons give equal bytes. It is made once and kept in
@@ -59,6 +61,7 @@ def name_of(packed: bytes) -> str:
     return hashlib.sha256(packed).hexdigest()[:32]
 
 
+@in_one_thread
 @cache  # each host gets the same
 def head(packed: bytes) -> str:
     """What the agent's start needs first: the archive's name, checksum and size in bytes."""

@@ -22,6 +22,7 @@ from railhead.documents.agent.files import BundleFile
 from ..console import log
 from ..console.output import ByteReporter, TransferReporter
 from ..console.text import clean
+from ..console.threads import in_one_thread
 from ..errors import RailheadError
 from ..inventory import caches, local_state
 from ..ssh.bundle import Bundle, pack_folder
@@ -88,6 +89,7 @@ def bundles_of(folder: Path) -> list[Bundle]:
     return [replace(bundle, files=tuple(group)) for group in groups if group]
 
 
+@in_one_thread
 @cache
 def _packed(folder: Path) -> Bundle:
     return pack_folder(folder, limit=1 << 40)

@@ -14,6 +14,8 @@ from paramiko.ssh_exception import BadHostKeyException, SSHException
 
 from railhead.documents.lazy import dataclass
 
+from ..console.threads import in_one_thread
+
 
 def parsed_key(text: str) -> HostKeyEntry | None:
     """The entry of a public key such as `ssh-ed25519 AAAA...`; None if it cannot be parsed."""
@@ -141,6 +143,7 @@ def read_pins(file: Path) -> KnownKeys:
     return _read(file, now.st_mtime_ns, now.st_size)
 
 
+@in_one_thread
 @lru_cache(maxsize=16)  # all hosts of a command share one read, until the file changes
 def _read(file: Path, _mtime_ns: int, _size: int) -> KnownKeys:
     pins = KnownKeys()

@@ -48,6 +48,7 @@ from railhead.documents.codec import encode
 
 from ..console import log
 from ..console.output import Reporter, TransferReporter
+from ..console.threads import in_one_thread
 from ..errors import Command, RailheadError
 from ..facts import egress
 from ..facts.egress import Egress
@@ -565,6 +566,7 @@ def _agent_error(host: Host, op: str, error: Any) -> RailheadError:
     return RailheadError(f"{op}: {failure.text}")
 
 
+@in_one_thread
 @lru_cache(maxsize=1)  # compressed once for all hosts; more entries would fill the memory
 def _packed(bundle: Bundle, needed: tuple[str, ...]) -> bytes:
     return contents(bundle, needed)
