@@ -6,13 +6,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 from standins import ctrl_c
 
 from bootstrap.console import threads
-from bootstrap.console.threads import all_within, in_threads, side_by_side
+from bootstrap.console.threads import all_within, in_one_thread, in_threads, side_by_side
 
 
 def test_all_end_and_each_error_is_returned_at_its_place() -> None:
@@ -127,3 +128,18 @@ def test_ctrl_c_just_before_a_wait_is_not_lost(
     with pytest.raises(KeyboardInterrupt), ctrl_c.pressed_before_the_wait_in(threads):
         wait(work)
     free.set()
+
+
+def test_a_result_that_all_threads_need_is_computed_by_one() -> None:
+    second = threading.Barrier(2)
+
+    @in_one_thread
+    @cache
+    def computed(value: str) -> str:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            second.wait(0.3)  # passes where another thread computes too
+            return "twice"
+        return value
+
+    assert in_threads(computed, ["once"] * 4, at_once=4) == ["once"] * 4
+    assert computed("of other arguments") == "of other arguments"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import unwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from standins.programs import place
 
+from bootstrap.console.threads import in_threads
 from bootstrap.host.base import programs
 from bootstrap.host.base.programs import ENDPOINT, NAME, STANDBY, SUPERVISOR
 from bootstrap.inventory import host_programs as sent
@@ -35,12 +40,35 @@ def test_an_archive_is_made_once_for_a_python(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = sent.archive.__wrapped__()
+    made = unwrap(sent.archive)()
     monkeypatch.setattr(sent, "packed_from", lambda _: b"made again")
-    assert sent.archive.__wrapped__() == made
+    assert unwrap(sent.archive)() == made
     monkeypatch.setattr(sys, "version", "another")
-    assert sent.archive.__wrapped__() == b"made again"
+    assert unwrap(sent.archive)() == b"made again"
     assert len([*tmp_path.glob("railhead/programs/*")]) == 2
+
+
+def test_hosts_that_start_at_once_share_one_archive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each would take a second of CPU."""
+    made, another = [], threading.Barrier(2)
+
+    def recorded(modules: dict[str, bytes]) -> bytes:
+        made.append(modules)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            another.wait(0.3)  # for a thread that makes it too
+        return b"made"
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(sent, "packed_from", recorded)
+    cached: Any = sent.archive.__wrapped__  # type: ignore[attr-defined]
+    cached.cache_clear()
+    try:
+        of_hosts = in_threads(lambda _: sent.archive(), range(4), at_once=4)
+    finally:
+        cached.cache_clear()
+    assert (of_hosts, len(made)) == ([b"made"] * 4, 1)
 
 
 def test_a_disk_without_room_for_the_archive_ends_no_command(
@@ -49,7 +77,7 @@ def test_a_disk_without_room_for_the_archive_ends_no_command(
     """A file in place of a folder, because root may write everywhere."""
     (tmp_path / "railhead").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert sent.archive.__wrapped__() == sent.archive()
+    assert unwrap(sent.archive)() == sent.archive()
 
 
 # An agent that syncs files, and then what it has loaded and made.
