@@ -1,11 +1,13 @@
-"""How much later the first step comes with `fab train` than with mpirun alone, and where that goes.
+"""How much later the first step comes with `fab train` than with mpirun alone, and where that goes;
+and what `fab status` and `fab --list` take.
 
     python -m benchmarks.start [--rounds 5]
 
 Two local hosts that are ready. The script only joins MPI and prints the time; both sides start it
 in turns, with the same Python, hosts and options of mpirun. `fab train` counts from the start of
 its process. Fabric alone is a Python that imports Fabric and runs `true` on both hosts at once: no
-command that is built on Fabric can be faster. Exit 3 if a goal is missed.
+command that is built on Fabric can be faster. `fab --list` stands beside Fabric's own over a file
+of one task. Exit 3 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ from bootstrap.runs.launch import SSH
 FAB = Path(sys.executable).with_name("fab")
 LIMIT = 0.5  # seconds
 TIMES_FABRIC = 2
+ONE_TASK = "from fabric import task\n\n\n@task\ndef one(c):\n    pass\n"
+STATUS_LIMIT = 0.6  # seconds
+TIMES_LIST = 1.1
+FABRIC = (sys.executable, "-c", "from fabric.main import program; program.run()")
 BOUND = 120  # seconds of one mpirun
 STEP = """
 import ctypes, os, time
@@ -61,6 +67,8 @@ def ready(home: Path) -> None:
     os.environ |= {"HOME": str(home), "XDG_CACHE_HOME": str(folder.parent)}
     (home / "work").mkdir(exist_ok=True)
     (home / "work" / "step.py").write_text(STEP)
+    (home / "other").mkdir()
+    (home / "other" / "fabfile.py").write_text(ONE_TASK)
     local_cluster.start("start", 2)
     local_state.save_cluster(local_state.load_cluster("start"))
     subprocess.run([str(FAB), "bootstrap"], cwd=home / "work", check=True)
@@ -142,6 +150,13 @@ def fabric_alone() -> float:
     return time.time() - begin
 
 
+def of_command(folder: Path, *argv: str) -> float:
+    """Seconds of a command in a folder."""
+    begin = time.time()
+    subprocess.run(argv, cwd=folder, check=True, capture_output=True)
+    return time.time() - begin
+
+
 @dataclass(frozen=True)
 class Round:
     """Seconds of one round, and of the parts of `fab train`."""
@@ -149,6 +164,9 @@ class Round:
     ours: float
     raw: float
     fabric: float
+    status: float
+    listed: float
+    fabric_listed: float
     parts: dict[str, float]
 
 
@@ -157,7 +175,13 @@ def measure(home: Path, rounds: int) -> list[Round]:
     measured = []
     for _ in range(rounds + 1):
         seconds, where = ours(home)
-        measured.append(Round(seconds, raw(home), fabric_alone(), where))
+        work, other = home / "work", home / "other"
+        others = (
+            of_command(work, str(FAB), "status"),
+            of_command(work, str(FAB), "--list"),
+            of_command(other, *FABRIC, "--list"),
+        )
+        measured.append(Round(seconds, raw(home), fabric_alone(), *others, where))
     return measured[1:]
 
 
@@ -183,6 +207,15 @@ def main() -> int:
     return emit(
         Figure(beyond, "s", over, LIMIT),
         Figure(twice, "s", ours, TIMES_FABRIC, "Fabric runs `true`", alone),
+        Figure("`fab status` of two hosts", "s", [x.status for x in measured], STATUS_LIMIT),
+        Figure(
+            "`fab --list`",
+            "s",
+            [x.listed for x in measured],
+            TIMES_LIST,
+            "Fabric, one task",
+            [x.fabric_listed for x in measured],
+        ),
     )
 
 

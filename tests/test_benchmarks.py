@@ -19,7 +19,7 @@ from benchmarks import __main__ as bench
 from benchmarks.figures import MISSED, Figure, emit, from_json
 from pages import benchmarks as page
 
-FIGURES = {"epoch": 8, "fanout": 3, "start": 2}
+FIGURES = {"epoch": 8, "fanout": 9, "start": 4}
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,5 @@
-"""Fan-out against pyinfra, in the same run on the same hosts: seconds and ratios.
+"""Fan-out against pyinfra, in the same run on the same hosts: seconds, the CPU seconds and the
+memory of this computer's process, and ratios.
 
     python -m benchmarks.fanout [--hosts 16] [--repeat 5] [--connect 64]
 
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from benchmarks.fanout import job, pyinfra_tool
@@ -35,10 +37,20 @@ GOALS = {  # of pyinfra's seconds
     "again": ("a sync after 1 of 200 files changed", 0.25),
 }
 PHASES = tuple(GOALS)
+CPU_GOAL, MEMORY_GOAL = 0.3, 0.5  # of pyinfra's
 # For minutes ext4 does not use the inode of a deleted file again, and passes over each when it
 # looks for a free one: where 10,000 files were just deleted the first sync takes 5 s, not 1.5.
 MEMORY = Path("/dev/shm")
 TOOLS = ("ours", "pyinfra")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a process took: seconds, seconds of CPU, MB at its peak."""
+
+    seconds: float
+    cpu: float
+    megabytes: float
 
 
 @dataclass(frozen=True)
@@ -49,19 +61,26 @@ class Bench:
     path: Path
     pyinfra: Path
 
-    def run(self, tool: str, phase: str) -> float:
-        """Seconds that a tool took; RuntimeError when it failed or left something wrong."""
+    def run(self, tool: str, phase: str) -> Spent:
+        """What a tool took; RuntimeError when it failed or left something wrong."""
         extent = "commands" if phase == "commands" else "whole"
         begin = time.monotonic()
-        done = subprocess.run(
-            self.argv(tool, extent), env=self.environment(extent), text=True, capture_output=True
-        )
-        seconds = time.monotonic() - begin
-        if done.returncode:
-            raise RuntimeError(f"{tool} failed in {phase}:\n{done.stdout}{done.stderr}")
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(
+                self.argv(tool, extent),
+                env=self.environment(extent),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            seconds = time.monotonic() - begin
+            process.returncode = os.waitstatus_to_exitcode(status)
+            output.seek(0)
+            if process.returncode:
+                raise RuntimeError(f"{tool} failed in {phase}:\n{output.read()}")
         if extent == "whole" and (bad := job.wrong(self.job, tool)):
             raise RuntimeError(f"{tool} left something wrong in {phase} on {', '.join(bad)}")
-        return seconds
+        return Spent(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
     def argv(self, tool: str, extent: str) -> list[str]:
         """The command of one tool."""
@@ -82,9 +101,9 @@ class Bench:
                 shutil.rmtree(Path(target.home) / name, ignore_errors=True)
 
 
-def rounds(bench: Bench, repeat: int) -> dict[tuple[str, str], list[float]]:
-    """Seconds for each tool and phase; the tool that begins changes from round to round."""
-    taken: dict[tuple[str, str], list[float]] = {(t, p): [] for p in PHASES for t in TOOLS}
+def rounds(bench: Bench, repeat: int) -> dict[tuple[str, str], list[Spent]]:
+    """What each tool took in each phase; the tool that begins changes from round to round."""
+    taken: dict[tuple[str, str], list[Spent]] = {(t, p): [] for p in PHASES for t in TOOLS}
     for number in range(repeat):
         bench.empty()
         for phase in PHASES:
@@ -96,12 +115,18 @@ def rounds(bench: Bench, repeat: int) -> dict[tuple[str, str], list[float]]:
     return taken
 
 
-def figures(taken: dict[tuple[str, str], list[float]], hosts: int) -> list[Figure]:
+def figures(taken: dict[tuple[str, str], list[Spent]], hosts: int) -> list[Figure]:
     """Each phase, beside pyinfra."""
     rows = []
     for phase, (label, goal) in GOALS.items():
         ours, theirs = taken["ours", phase], taken["pyinfra", phase]
-        rows.append(Figure(f"{label}, {hosts} hosts", "s", ours, goal, "pyinfra", theirs))
+        what = f"{label}, {hosts} hosts"
+        for unit, most, of in (
+            ("s", goal, attrgetter("seconds")),
+            ("CPU s", CPU_GOAL, attrgetter("cpu")),
+            ("MB", MEMORY_GOAL, attrgetter("megabytes")),
+        ):
+            rows.append(Figure(what, unit, [*map(of, ours)], most, "pyinfra", [*map(of, theirs)]))
     return rows
 
 
