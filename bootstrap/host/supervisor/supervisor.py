@@ -380,7 +380,8 @@ class Supervisor:
         if self.output.failed and (first is None or first.kind not in ("signal", "lost")):
             rank, code = next(iter(self.output.failed.items()))
             blamed = self.blame(rank)
-            return self.early_end(blamed) or replace(blamed, exit=code)
+            earlier = self.early_end(blamed) or self.unreported_exit(first, blamed)
+            return earlier or replace(blamed, exit=code)
         if first and first.rank is not None:
             blamed = self.blame(first.rank)
             killed = first.kind == "signal"
@@ -400,6 +401,17 @@ class Supervisor:
             f"rank {early.rank} ended before the others, as rank {blamed.rank} shows: {SHUT_DOWN}"
         )
         return replace(early, lines=(*early.lines, line), exit=0)
+
+    def unreported_exit(self, first: Verdict | None, blamed: Culprit) -> Culprit | None:
+        """The rank that mpirun names, if it ended without a report, as by os._exit(7), and the
+        error of `blamed` is a lost connection."""
+        reported = self.output.finished.union(self.output.failed)
+        if first is None or first.kind != "exit" or first.rank is None or first.rank in reported:
+            return None
+        from ..causes import causes
+
+        is_effect = causes.diagnosed(causes.Failure(blamed)).cause.class_ == "network"
+        return replace(self.blame(first.rank), exit=first.code) if is_effect else None
 
     def lost_host(self, first: Verdict | None) -> str | None:
         """The host whose daemon mpirun has lost."""

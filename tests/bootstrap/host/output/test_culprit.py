@@ -106,6 +106,26 @@ def test_a_rank_that_reports_its_end_counts(
     assert blamed(supervised.result(4)) == culprit
 
 
+@pytest.mark.parametrize(
+    "error, reports, culprit",
+    [
+        ("ConnectionResetError: the other rank", (0,), {**BLAMED["exit"]}),
+        ("ValueError: of its own", (0,), {"rank": 0, "host": "a", "exit": 1}),
+        ("ConnectionResetError: the other rank", (0, 1), {"rank": 0, "host": "a", "exit": 1}),
+    ],
+    ids=["a lost connection", "an error of its own", "both report"],
+)
+def test_a_rank_that_ends_without_a_report_is_blamed_for_lost_connections(
+    supervised: SupervisorHere, error: str, reports: tuple[int, ...], culprit: dict[str, Any]
+) -> None:
+    """As by os._exit(3); mpirun names rank 1."""
+    supervised.rank_prints(0, error)
+    for rank in reports:
+        supervised.rank_prints(rank, ENDED % 1)
+    supervised.mpirun_prints((MESSAGES / "exit.txt").read_text())
+    assert blamed(supervised.result(3)) == culprit
+
+
 SHUT_DOWN = "HorovodInternalError: Horovod has been shut down. This was caused by an exception"
 
 
