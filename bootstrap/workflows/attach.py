@@ -22,6 +22,7 @@ from ..errors import (
     HostsNotReached,
     HostsNotReady,
     RailheadError,
+    RunFailed,
     RunInterrupted,
     RunNotReached,
     Terminated,
@@ -313,6 +314,9 @@ def judge(connection: RunConnection, result: Result | None) -> None:
     note_output(output_of(run, result) if result else _without_result(run, "failed"))
     print_lines(*results.trouble_line(result), *results.attempt_lines(result))
     try:
+        if result is None and not chief.read(f"{run.folder}/run.json"):
+            what = f"run {run.run_id} is no longer on {chief.host.name}, and has no result"
+            raise RunFailed(what, hint=Command("status"))
         print_result(results.judge(run, result))
     except RailheadError:
         wait(chief=chief)

@@ -87,6 +87,10 @@ def _missing(match: re.Match[str]) -> str:
     )
 
 
+def _other_run(match: re.Match[str]) -> str:
+    return f"fab attach --run {match[1]}   # or: fab cancel --run {match[1]}"
+
+
 def _row(
     class_: str,
     *patterns: str,
@@ -153,6 +157,12 @@ ROWS = (
         r"each rank needs its own GPU",
         r"(?:mpi|prte)run was unable to launch the specified application",
         retry=NEVER,
+    ),
+    _row(
+        "usage",
+        r"^run (\S+) is running on this chief",  # of the supervisor
+        retry=NEVER,
+        advice=_other_run,
     ),
     _row(
         "usage",

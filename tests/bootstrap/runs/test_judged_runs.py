@@ -8,6 +8,7 @@ import math
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -183,6 +184,18 @@ def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
     assert rest == (["run r1 succeeded in 12 s on 2 ranks"] if state == "succeeded" else [])
 
 
+@pytest.mark.parametrize(("document", "hint"), [(None, "fab status"), ("{}", "fab logs --run r1")])
+def test_a_run_without_a_result_that_its_chief_no_longer_has_says_so(
+    document: str | None, hint: str
+) -> None:
+    """`fab logs` has a log only of the other one."""
+    host = Host("h1", "10.0.0.1")
+    chief = SimpleNamespace(host=host, read={f"{RUN.folder}/run.json": document}.get)
+    with pytest.raises(RunFailed) as caught:
+        attach.judge(RunConnection(RUN, Inventory("c", (host,)), cast(Any, chief)), None)
+    assert caught.value.hint == hint
+
+
 def failed(rank: int | None, *lines: str) -> Result:
     return Result(state="failed", culprit=Culprit(rank, "b", lines, exit=1), seconds=1.0)
 
@@ -202,6 +215,13 @@ HINTS = {
     "a package that the program can do without": (
         failed(0, "ModuleNotFoundError: No module named 'faster'", "ValueError: x"),
         "fab logs --run r1 --rank 0",
+    ),
+    "a run that another one kept from starting": (
+        Result(
+            state="failed",
+            culprit=Culprit(None, None, ("run r2 is running on this chief: one run at a time",)),
+        ),
+        "fab attach --run r2   # or: fab cancel --run r2",
     ),
     "an absolute path": (
         failed(0, "FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'"),

@@ -37,6 +37,7 @@ LINES = {
     "train.py: error: unrecognized arguments: --epochz": ("usage", NEVER),
     "RuntimeError: can't start new thread": ("usage", REPEATED),
     "Thread tf_numa creation via pthread_create() failed.": ("usage", REPEATED),
+    "run 20261128-170903-3f86 is running on this chief: one run at a time": ("usage", NEVER),
     "OpenBLAS blas_thread_init: pthread_create failed for thread 5 of 8:": ("usage", REPEATED),
     "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'": ("data", NEVER),
     "FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'": ("data", NEVER),
