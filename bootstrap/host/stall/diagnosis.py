@@ -151,7 +151,8 @@ def _sentence(
         text += f" ({line})" if line else ""
     elif waiting:
         other = [rank.place for rank in waiting if rank.position == waiting[0].position]
-        text += f"; {_names(other)} {_has(len(other))} been {_where(other[0])}"
+        does = "ended" if other[0].doing == "ended" else f"been {_where(other[0])}"
+        text += f"; {_names(other)} {_has(len(other))} {does}"
     return text
 
 

@@ -152,7 +152,9 @@ CASES: dict[str, tuple[list[Sample | None], tuple[int, ...], int, str]] = {
         (1,), SURE, "rank 1 on h1 has ended; ranks 0, 2"
     ),
     "only one rank has not ended": (
-        [None, None, sample(OPEN, **BUSY)], (2,), POSSIBLE, "rank 2 on h2 has been in train.py:30"
+        [None, None, sample(OPEN, **BUSY)],
+        *((2,), POSSIBLE, "rank 2 on h2 has been in train.py:30 `open(path).read()` for 74 s; "
+          "ranks 0-1 have ended"),
     ),
     "a rank does not answer": (
         [sample(ALLREDUCE), sample(""), sample(ALLREDUCE)],
