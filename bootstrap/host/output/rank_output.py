@@ -37,6 +37,7 @@ RECORD = b"@railhead "
 HEAD = 1000  # lines of mpirun that are kept: the first ones have the cause
 LOG_LIMIT = 50_000_000  # bytes; then a rank's log is rotated, one older part is kept
 WAITING = 1 << 20  # bytes of lines that wait while the disk is full; the last ones are kept
+COPIED = 1 << 20  # bytes at once
 TAIL, LONGEST_MESSAGE = 20, 60  # lines of a log, and of an exception's text
 # Lines that Horovod and TensorFlow repeat while ranks wait for each other.
 STALLED = re.compile(
@@ -99,6 +100,7 @@ class LogFile:
 
     def _write_waiting(self) -> None:
         try:
+            self._restore()
             while self.waiting:
                 self._write(self.waiting[0])
                 self.waiting_bytes -= len(self.waiting.popleft())
@@ -124,6 +126,22 @@ class LogFile:
             os.ftruncate(self.file.fileno(), self.size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.size += written
+
+    def _restore(self) -> None:
+        """Write the lines so far again if the program has removed the file, as with its folder."""
+        if self.file is None or os.fstat(self.file.fileno()).st_nlink or os.path.exists(self.path):
+            return
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        part = f"{self.path}.part"
+        with io.FileIO(part, "w") as copy:
+            position = 0
+            while data := os.pread(self.file.fileno(), COPIED, position):
+                if copy.write(data) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                position += len(data)
+        os.replace(part, self.path)
+        self.file.close()
+        self.file = io.FileIO(self.path, "a+")
 
     def _open(self) -> None:
         if self.file is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -49,6 +50,28 @@ def test_a_log_continues_on_a_new_line_after_one_that_was_cut(
     log = LogFile(str(path), WriteErrors())
     log.add(b"next")
     assert path.read_text() == f"{kept}next\n" and log.size == len(path.read_text())
+
+
+@pytest.mark.parametrize("after", ["nothing", "a folder", "a file"])
+def test_a_log_whose_folder_the_program_removes_is_written_again(
+    tmp_path: Path, after: str
+) -> None:
+    """As by a script that empties its folder of results first; a file of its own stays."""
+    path = tmp_path / "results/metrics.jsonl"
+    path.parent.mkdir()
+    errors = WriteErrors()
+    log = LogFile(str(path), errors)
+    log.add(b"1")
+    shutil.rmtree(path.parent)
+    if after != "nothing":
+        path.parent.mkdir()
+    if after == "a file":
+        path.write_text("of the program")
+    for line in (b"2", b"3"):
+        log.add(line)
+    log.close()
+    assert path.read_text() == ("of the program" if after == "a file" else "1\n2\n3\n")
+    assert [*path.parent.iterdir()] == [path] and errors.summary() is None
 
 
 FIRST = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nKeyError: 1\n'
