@@ -173,6 +173,7 @@ class MpirunOutput:
 # continued costs all steps since its last checkpoint; to wait for one that hangs costs this minute.
 SILENCE = 60.0
 START = 300.0  # seconds for the first byte: mpirun first logs in to all hosts, and Python starts
+ALSO = 0.8  # of the limit: a rank that beats every 5 s is silent as well
 LONGEST_WAIT = 1.0  # seconds that one wait counts at most: the supervisor may have been stopped
 
 
@@ -215,8 +216,11 @@ class Heartbeats:
         return min((self.hosts[rank] for rank in self.silent_ranks()), default=None)
 
     def silent_ranks(self) -> list[int]:
-        """The ranks that have been silent for too long."""
-        return [rank for rank in sorted(self.going) if self.silent[rank] >= self.limits[rank]]
+        """The ranks that have been silent for too long, and those that fell silent with them: their
+        last heartbeats came a few seconds later."""
+        parts = {rank: self.silent[rank] / self.limits[rank] for rank in sorted(self.going)}
+        is_late = max(parts.values(), default=0.0) >= 1
+        return [rank for rank, part in parts.items() if is_late and part >= ALSO]
 
     def silent_alone(self, host: int) -> int | None:
         """The rank of a host that is silent while other ranks of the host are not."""

@@ -227,6 +227,20 @@ def test_silence_of_all_hosts_is_that_of_the_chiefs_mpirun() -> None:
     assert heartbeats().lost() == 0
 
 
+@pytest.mark.parametrize("last", [FIRST, (0,), SECOND])
+def test_ranks_that_fall_silent_together_are_lost_together(last: tuple[int, ...]) -> None:
+    """Some beat up to five seconds before the others."""
+    beats = Heartbeats([2, 1])
+    beats.received(BOTH)
+    for _ in range(4):
+        beats.waited(1.0)
+    beats.received(last)
+    for second in range(int(SILENCE) - 4):
+        assert beats.lost() is None, second
+        beats.waited(1.0)
+    assert (beats.lost(), beats.silent_alone(0)) == (0, None)
+
+
 def test_a_host_whose_ranks_have_ended_may_be_silent() -> None:
     beats = heartbeats(FIRST)
     beats.ended(SECOND)
