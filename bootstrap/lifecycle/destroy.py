@@ -182,8 +182,10 @@ def destroy(
         content = f", with all that is in {to_empty.store.url}" if to_empty else ""
         summary = f"destroying stack {machines.stack}: it has no machine"
         agree(f"{summary}; all the rest{content} is removed")
-        lines = remove_made(machines, report, to_empty)
-        return _receipt(machines, [*lines, *_no_machine(machines)])
+        lines = _remove_made(machines, report, to_empty)
+        remaining = remaining_machines(machines)
+        lines += _not_in(lines, remaining)
+        return _receipt(machines, lines if remaining else [*lines, *_no_machine(machines)])
     refuse_unfetched(inventory, discard, with_bucket, ask=held.ask)
     cloud = base.cloud_of(inventory)
     to_empty = bucket.bucket_of(inventory) if with_bucket and inventory.bucket else None
@@ -195,7 +197,7 @@ def destroy(
     of_pulumi = _pulumi_destroy(machines)
     lines += [*of_pulumi, *stopped_lines(inventory, cloud, report, clock)]
     remaining = remaining_machines(machines)
-    lines += [*remaining, *cost_lines(cloud, inventory.target)]
+    lines += [*_not_in(lines, remaining), *cost_lines(cloud, inventory.target)]
     # Otherwise the record stays, so that the same command can continue.
     if all(line.verified for line in (*of_pulumi, *remaining)):
         local_state.forget_cluster(inventory.name)
@@ -260,11 +262,24 @@ def remove_made(
     """Terminate the machines of a stack and destroy the rest, without a question; returns a line
     for everything that remains. A bucket with objects stays, with the wheels in it, but `to_empty`
     is emptied. `again`: the command that does this, for an error."""
+    lines = _remove_made(machines, report, to_empty, again)
+    return [*lines, *_not_in(lines, remaining_machines(machines))]
+
+
+def _remove_made(
+    machines: StackMachines, report: Reporter, to_empty: Bucket | None, again: Command = DESTROY
+) -> list[Line]:
     lines = terminate_machines(machines, report, None, again)
     if not lines:
         lines = [empty_bucket(to_empty, report)] if to_empty else []
         lines += _pulumi_destroy(machines)
-    return [*lines, *remaining_machines(machines)]
+    return lines
+
+
+def _not_in(lines: Sequence[Line], remaining: Sequence[Line]) -> list[Line]:
+    """The remaining machines of which no line says that they are not gone."""
+    named = {line.host for line in lines if not line.verified}
+    return [line for line in remaining if line.host not in named]
 
 
 def _receipt(machines: StackMachines, lines: Sequence[Line]) -> Receipt:

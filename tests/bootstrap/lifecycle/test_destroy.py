@@ -485,8 +485,27 @@ def test_a_machine_that_appears_while_a_stack_without_one_is_destroyed_is_not_ve
     )
     machines = StackMachines(STATE_ON_AWS, None, None)
     receipt = destroy_stack.destroy(machines, lambda _: None, agree=lambda _: None, discard=False)
-    remaining = [line.text for line in receipt.lines if not line.verified]
-    assert remaining == [f"{instances[0]['InstanceId']} exists"]
+    lines = [(line.text, line.verified) for line in receipt.lines]
+    assert lines == [(f"{instances[0]['InstanceId']} exists", False)]
+
+
+def test_a_machine_that_runs_again_and_one_that_appears_have_one_line_each(
+    stack: Stack, aws_client: Callable[[str], Any]
+) -> None:
+    from standins.aws.account import run_instances
+
+    def states(name: str, _: float) -> str:
+        if not stack.destroyed or name != "m1":
+            return "gone"
+        if not instances:
+            for appeared in ("m1", "m3"):
+                instances.extend(run_instances(tags=TAGS | {"Name": appeared}))
+        return "running"
+
+    instances: list[Any] = []
+    receipt = stack.destroy(fake=StoppingCloud(states, costs_now=[]), state=STATE_ON_AWS)
+    machines = [(x.host, x.verified) for x in receipt.lines if x.host.startswith("m")]
+    assert machines == [("m1", False), ("m2", True), ("m3", False)]
 
 
 def test_a_destroy_is_verified_where_leftovers_cannot_be_listed(
