@@ -23,6 +23,7 @@ demo:
 # On a bare machine: set up, then check. Needs nothing but a Python and a network.
 test:
 	@$(setup) --dev
+	@echo 'all tests: about 20 minutes on 2 cores, 30 the first time. The longest start first: no dot for minutes'
 	@cd tests && ../$(bin)/python -m standins.stores.servers && ../$(bin)/python -m standins.newer_debian
 	@$(MAKE) --no-print-directory check
 
