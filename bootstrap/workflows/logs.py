@@ -1,5 +1,5 @@
-"""`fab logs`: print a log of a run from its chief, or follow it. If the chief is gone, the bucket
-has the log."""
+"""`fab logs`: print a log of a run from its chief, or follow it. If the chief does not answer, the
+fetched results or the bucket have the log."""
 
 from __future__ import annotations
 
@@ -34,22 +34,35 @@ def show(
     run = find(status, run_id)
     inventory = run.part_of(status.inventory)
     chief = inventory.chief.name
-    if inventory.bucket and chief in status.not_running and not start:
-        print_lines(f"{chief} does not run")
-        _show_from_bucket(inventory, run, name)
+    idle = chief in status.not_running and not start
+    if idle and _show_kept(inventory, run, name, f"{chief} does not run"):
         return
     try:
         inventory = power.ensure_running(status, print_lines, start_them=start)
         (_follow if follow else _show_from_chief)(inventory, run, rank)
     except (HostsFailed, ConnectionLost, _Gone) as error:
-        if not inventory.bucket:
+        if not _show_kept(inventory, run, name, error.message):
             raise
-        print_lines(error.message)
-        _show_from_bucket(inventory, run, name)
 
 
 class _Gone(UsageError):
     """The run is no longer on its chief, for example because the machine was recreated."""
+
+
+def _show_kept(inventory: Inventory, run: Run, name: str, why: str) -> bool:
+    """Print the log without the chief: that of results which were fetched at the end of the run,
+    otherwise that of the bucket. False if there is neither."""
+    file = run.results / "logs" / f"{name}.log"
+    fetched = (run.results / "result.json").is_file() and file.is_file()
+    if not fetched and not inventory.bucket:
+        return False
+    print_lines(why)
+    if fetched:
+        _print(file.read_text(errors="replace"))
+        print_lines(f"{file}: fetched at the end of the run")
+    else:
+        _show_from_bucket(inventory, run, name)
+    return True
 
 
 def _show_from_bucket(inventory: Inventory, run: Run, name: str) -> None:

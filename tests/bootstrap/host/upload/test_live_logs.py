@@ -10,7 +10,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,7 @@ from standins.stores.object_stores import S3, Gcs
 from bootstrap.clouds.base import InstanceState
 from bootstrap.clouds.bucket import Bucket, open_store
 from bootstrap.console.wait import wait_until
-from bootstrap.errors import HostsFailed, UsageError
+from bootstrap.errors import HostsFailed, RailheadError, UsageError
 from bootstrap.host.output.rank_output import LogFile, Secrets, WriteErrors
 from bootstrap.host.upload import live_upload, upload
 from bootstrap.host.upload import logs as live_logs
@@ -293,6 +293,24 @@ def test_without_a_bucket_the_error_is_that_of_the_connection(cluster: Inventory
     alone = Inventory("dev", cluster.hosts)
     with pytest.raises(HostsFailed):
         logs.show(ClusterStatus(alone, {}, "hosts"), "r1", "1", follow=False, start=False)
+
+
+@pytest.mark.parametrize("states", STATES.values(), ids=STATES)
+def test_the_log_of_fetched_results_needs_no_chief(
+    cluster: Inventory, capsys: pytest.CaptureFixture[str], states: dict[str, InstanceState]
+) -> None:
+    """Results that were fetched during the run may have less than the chief: they do not count."""
+    alone = ClusterStatus(replace(cluster, bucket=None), states, "aws")
+    here = local_state.recorded_run("r1").results
+    (Path(here) / "logs").mkdir(parents=True)
+    for rank in ("0", "1"):
+        (Path(here) / f"logs/rank-{rank}.log").write_text(f"of {rank}\n")
+    with pytest.raises(RailheadError):
+        logs.show(alone, "r1", "1", follow=False, start=False)
+    (Path(here) / "result.json").write_text("{}")
+    capsys.readouterr()
+    logs.show(alone, "r1", "1", follow=False, start=False)
+    assert capsys.readouterr().out.splitlines()[-2] == "of 1"
 
 
 # --- The process, on real servers
