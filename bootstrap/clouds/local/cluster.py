@@ -24,6 +24,7 @@ from ...errors import RailheadError, UsageError
 from ...inventory import local_state
 from ...inventory.files import atomic_write
 from ...inventory.hosts import Host, Inventory
+from ...inventory.owner import account
 from . import host as local_host
 from . import processes
 from .host import LocalHost
@@ -66,6 +67,7 @@ def _start(
 ) -> Inventory:
     """Record the hosts of a cluster's folder, and start those with these names."""
     local_host.program()
+    account()
     _refuse_spaces(local_state.cluster_folder(cluster))
     with local_state.alone_in(cluster) as folder:
         hosts = hosts_in(folder)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-import pwd
 import re
 import shlex
 import signal
@@ -23,6 +22,7 @@ from pathlib import Path
 from railhead.documents.lazy import dataclass
 
 from ...errors import UsageError
+from ...inventory.owner import account
 
 SECONDS = 10  # for one name: `ssh -G` may resolve names and run commands
 FRESH_SECONDS = 60  # an answer may depend on the network in which this computer is
@@ -128,15 +128,15 @@ class HostConfig:
 def at_home(path: str) -> str:
     """A path with $HOME as its home. ssh uses the account's home: a file that is not there is
     sought in $HOME."""
-    account = f"{pwd.getpwuid(os.getuid()).pw_dir}/"
-    if path.startswith(account) and not Path(path).exists():
-        path = f"~/{path.removeprefix(account)}"
+    home = f"{account().pw_dir}/"
+    if path.startswith(home) and not Path(path).exists():
+        path = f"~/{path.removeprefix(home)}"
     return str(Path.home() / path[2:]) if path.startswith("~/") else path
 
 
 def is_home_of_account() -> bool:
     """Whether $HOME is the account's home, which ssh uses."""
-    return str(Path.home()) == pwd.getpwuid(os.getuid()).pw_dir
+    return str(Path.home()) == account().pw_dir
 
 
 def config_option() -> list[str]:

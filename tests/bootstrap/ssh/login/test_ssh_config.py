@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 from hosts.operator import named
 from standins.forks import forked_fab
 
+from bootstrap.clouds.local import cluster
 from bootstrap.console.wait import wait_until
 from bootstrap.errors import UsageError
 from bootstrap.inventory.hosts import Host
@@ -142,3 +144,13 @@ def test_a_configuration_that_ssh_refuses_is_the_outcome_of_its_host(
     process = forked_fab(tmp_path, "exec", "--hosts", "a", "--cmd", "true")
     assert process.returncode == 2 and f"{config} line 2" in process.stdout + process.stderr
     assert "Traceback" not in process.stderr
+
+
+@pytest.mark.parametrize("work", [lambda: resolve("gpu"), lambda: cluster.start("none", 1)])
+def test_a_user_id_without_an_account_is_refused_as_ssh_does(
+    home: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    with pytest.raises(UsageError, match="the user id 54321 has no account"):
+        work()
+    assert not (home / ".railhead/clusters/none/key").exists()
