@@ -62,12 +62,19 @@ def main() -> None:
 
 
 def _run_with_own_tasks(words: Sequence[str]) -> None:
-    if for_fabric := _for_fabric(words, Path.cwd()):
+    if for_fabric := _for_fabric(words, _present_folder()):
         from .own_fabfile import run_with
 
         run_with(for_fabric, partial(run, _without_fabfile(words)))
     else:
         run(words, TASKS)
+
+
+def _present_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the folder in which this shell is was deleted", hint="cd") from None
 
 
 def run(

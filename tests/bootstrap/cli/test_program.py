@@ -11,6 +11,7 @@ import pytest
 from places import ROOT
 from standins.forks import forked_fab
 
+from bootstrap.cli import program
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from railhead.documents.runs.run_record import RunRecord
@@ -49,6 +50,17 @@ def test_a_fabfile_among_fetched_results_is_not_run(tmp_path: Path, has_fabfile:
         not has_fabfile,
     )
     assert not (inside / "ran").exists()
+
+
+def test_a_folder_that_was_deleted_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 2 and "was deleted" in capsys.readouterr().err
 
 
 def test_the_next_command_of_an_error_has_the_stack_that_was_typed(tmp_path: Path) -> None:
