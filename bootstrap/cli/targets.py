@@ -10,7 +10,8 @@ from railhead.documents.options.hosts import TargetOptions
 
 from ..console.output import print_lines
 from ..errors import Command, Hint, RailheadError, UsageError
-from ..inventory import local_state, pulumi_stack, stack_records
+from ..inventory import local_state, pulumi_cli, pulumi_stack, stack_records
+from ..inventory.files import hosts_of_file
 from ..inventory.hosts import Inventory, parse_hosts
 from ..inventory.pulumi_stack import NoMachines
 from ..lifecycle import lost, power, stack_machines
@@ -67,7 +68,7 @@ class Target:
 
     def _inventory(self) -> Inventory:
         if self.options.hosts is not None:
-            return parse_hosts(self.options.hosts, slots=self.options.slots)
+            return _named_hosts(self.options.hosts, self.options.slots)
         stack = self._stack_name()
         if stack is None:
             return self._recorded()
@@ -85,6 +86,16 @@ class Target:
     def _of_run(self) -> Inventory | None:
         """The recorded cluster of `run`."""
         return None if self.options.run is None else local_state.cluster_of_run(self.options.run)
+
+
+def _named_hosts(text: str, slots: int | None) -> Inventory:
+    """The hosts of --hosts; the error for a file of hosts says how to name those in it."""
+    try:
+        return parse_hosts(text, slots=slots)
+    except UsageError as error:
+        if hint := hosts_of_file(text):
+            raise UsageError(error.message, hint=hint) from None
+        raise
 
 
 def _last_cluster() -> Inventory:
@@ -170,10 +181,11 @@ def selected_stack(stack: str | None) -> str:
     """The named stack, otherwise the selected one.
 
     Raises:
-        UsageError: none is selected.
+        UsageError: none is selected, or Pulumi has no backend in which one could be.
     """
     selected = stack if stack is not None else pulumi_stack.current()
     if selected is None:
+        pulumi_cli.login()
         raise UsageError(
             "no stack is selected",
             hint=Hint(Command("up", stack="NAME"), "   # a new one: pulumi stack init NAME"),

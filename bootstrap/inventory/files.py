@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import pwd
@@ -120,6 +121,16 @@ def _user(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"user {number}"
+
+
+def hosts_of_file(text: str) -> str:
+    """How to name the hosts that a file lists; empty if the text is not the path of a file."""
+    file = text.removeprefix("@")
+    with contextlib.suppress(OSError):  # a text that is too long for a path
+        if Path(file).is_file():
+            listed = f'"$(paste -sd, {shlex.quote(file)})"'
+            return f"the same command with --hosts {listed}   # a file with one host per line"
+    return ""
 
 
 def make_private(folder: Path) -> None:

@@ -33,6 +33,8 @@ END_SECONDS = 900  # for what Pulumi has begun when it is interrupted
 # The refusal of a hook of stacks/place.py. Pulumi prints it twice: first on one line, then as a
 # whole.
 REFUSAL = re.compile(r'before hook "cluster-\w+" failed: ([^\n]+)\n +next: ([^\n]+)')
+LOGGED_OUT = "you are not logged in to a backend of Pulumi, which keeps the state of stacks"
+LOG_IN = "pulumi login --local   # or where the state is: pulumi login ADDRESS"
 INSTALL = "https://www.pulumi.com/docs/install/   # then: pulumi login --local"
 
 
@@ -124,7 +126,7 @@ def login() -> Login:
         reason = (process.stderr.strip().splitlines() or [""])[-1].removeprefix("error: ")
         if reason and "PULUMI_ACCESS_TOKEN" not in reason:
             raise UsageError(f"the Pulumi backend does not answer: {reason}", hint="pulumi whoami")
-        raise UsageError("you are not logged in to Pulumi", hint="pulumi login")
+        raise UsageError(LOGGED_OUT, hint=LOG_IN)
     subject = "the answer of pulumi whoami"
     return decode(Login, json.loads(process.stdout), what=subject, error=UsageError)
 

@@ -330,7 +330,7 @@ def _error(stack: str, stderr: str) -> UsageError:
     if DAMAGED in stderr:
         return _damaged(damaged_state.find(stack))
     if "PULUMI_ACCESS_TOKEN" in stderr or "pulumi login" in stderr:
-        return UsageError(f"stack {stack}: you are not logged in to Pulumi", hint="pulumi login")
+        return UsageError(f"stack {stack}: {pulumi_cli.LOGGED_OUT}", hint=pulumi_cli.LOG_IN)
     return UsageError(f"stack {stack}: pulumi: {_last_line(stderr)}", hint="pulumi stack ls")
 
 

@@ -26,6 +26,7 @@ from ..console.text import count
 from ..console.threads import side_by_side
 from ..errors import Command, HostsFailed, HostsNotReady, RailheadError, UsageError
 from ..facts.host import HostFacts
+from ..inventory.files import hosts_of_file
 from ..inventory.hosts import Host, Inventory
 from .host_keys import ChangedHostKey, RevokedHostKey, UnknownHostKey, fingerprint
 from .login.choice import open_connection, open_for_key
@@ -127,7 +128,8 @@ def _no_algorithm(host: Host, error: Any) -> str:
 
 
 def _unresolved(host: Host, error: Any) -> str:
-    return f"the name {host.address!r} does not resolve"
+    file = hosts_of_file(host.address)
+    return f"the name {host.address!r} does not resolve" + (f"\nnext: {file}" if file else "")
 
 
 def _timed_out(host: Host, error: Any) -> str:

@@ -296,6 +296,15 @@ def test_a_reader_that_reads_nothing_gets_no_traceback(folder: Path, args: str) 
     assert process.stderr == ""
 
 
+@pytest.mark.parametrize("name", ["./hosts", "@hosts", "hosts"])
+def test_the_error_for_a_file_of_hosts_names_those_in_it(tmp_path: Path, name: str) -> None:
+    """Other launchers take a file."""
+    (tmp_path / "hosts").write_text("a\nb\n")
+    for given, hinted in ((name, True), (name.replace("hosts", "other.invalid"), False)):
+        process = forked_fab(tmp_path, "-r", str(ROOT), "plan", "--hosts", given)
+        assert ('"$(paste -sd, ' in process.stderr) == hinted, process.stderr
+
+
 OURS = [
     ("train --hosts a --slots x", "--slots: 'x' is not a whole number from 1 to 1024"),
     ("train --hosts a;reboot", "'a;reboot' is not a host"),

@@ -81,7 +81,7 @@ def test_a_missing_login_names_its_command(pulumi: PulumiCommand, why: str) -> N
     assert found(with_stack=True)["pulumi login"].evidence == "ann at file://~"
     pulumi.answers(version="echo v3.259.0", whoami=f"{why} exit 255")
     check = found(with_stack=True)["pulumi login"]
-    assert (check.state, check.next) == ("blocks", "pulumi login")
+    assert (check.state, check.next) == ("blocks", pulumi_cli.LOG_IN)
 
 
 @pytest.mark.parametrize("why", ["stat /nope: no such file or directory", "no such host"])

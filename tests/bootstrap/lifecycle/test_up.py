@@ -15,10 +15,12 @@ import pytest
 from standins.machines_of_a_cloud import Terminal
 from standins.pulumi_command import PulumiCommand, exported, on_aws, resource
 
+from bootstrap.cli.targets import selected_stack
 from bootstrap.clouds import base
 from bootstrap.clouds.base import MISSING
 from bootstrap.errors import RailheadError, UsageError
 from bootstrap.inventory import local_state
+from bootstrap.inventory.pulumi_cli import LOG_IN
 from bootstrap.lifecycle import held
 from bootstrap.lifecycle.consent import Answers, Held
 from bootstrap.lifecycle.creation import up
@@ -567,3 +569,19 @@ def test_a_failing_preview_changes_nothing(pulumi: PulumiCommand, home: Path, no
     with pytest.raises(UsageError, match="preview of stack dev failed: nothing was changed"):
         run_up()
     assert not pulumi.called(*CHANGES)
+
+
+@pytest.mark.parametrize(
+    ("whoami", "next_"),
+    [
+        ("echo 'error: PULUMI_ACCESS_TOKEN must be set for login' >&2; exit 3", LOG_IN),
+        ('echo \'{"user": "ann"}\'', "fab up --stack NAME"),
+    ],
+)
+def test_without_a_login_no_stack_can_be_selected(
+    pulumi: PulumiCommand, whoami: str, next_: str
+) -> None:
+    pulumi.answers(stack="exit 255", whoami=whoami)
+    with pytest.raises(UsageError) as caught:
+        selected_stack(None)
+    assert str(caught.value.hint).startswith(next_)
