@@ -15,17 +15,19 @@ from .wait import wait_until
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
+LOCKS = 61  # of a function: results for other arguments seldom share one
 END_SECONDS = 10.0  # in which threads end after Ctrl-C
 
 
 def in_one_thread(cached: Callable[P, R]) -> Callable[P, R]:
     """A function of `functools.cache`, which alone would compute a result in each thread that asks
-    before the first has it: here one computes it, and the others wait."""
-    lock = Lock()
+    before the first has it: here one computes it, and the others wait. Results for other arguments
+    are computed meanwhile."""
+    locks = [Lock() for _ in range(LOCKS)]
 
     @wraps(cached)
     def once(*args: P.args, **kwargs: P.kwargs) -> R:
-        with lock:
+        with locks[hash(args) % LOCKS]:
             return cached(*args, **kwargs)
 
     return once
