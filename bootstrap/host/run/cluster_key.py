@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ FOLDER = os.path.expanduser("~/.railhead/cluster")
 SOCKET = "RAILHEAD_KEY_AGENT"  # IdentityAgent of the run's ssh_config
 PROCESS_NAME = b"railhead-key"
 START_SECONDS = 10.0
+LOOK = 1.0  # seconds between two looks whether the agent still runs
 PR_SET_DUMPABLE = 4
 
 
@@ -91,12 +93,15 @@ def main(folder: str) -> None:
     door = os.path.join(place, "agent")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with agent_with(key, door):
+        with contextlib.ExitStack() as agents:
+            agent = agents.enter_context(agent_with(key, door))
             if os.read(0, 1) and is_still(path, key):  # its run starts
                 with noted(held, door), removed(path, key):
                     os.remove(path)
                     print(door, flush=True)
-                    sys.stdin.buffer.read()
+                    while not select.select([0], [], [], LOOK)[0]:
+                        if agent.poll() is not None:  # somebody, or the kernel, has killed it
+                            agent = agents.enter_context(agent_with(key, door))
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(door)
@@ -105,9 +110,11 @@ def main(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def agent_with(key: bytes, path: str) -> Iterator[None]:
+def agent_with(key: bytes, path: str) -> Iterator[subprocess.Popen[bytes]]:
     """Within the block, an ssh-agent at this socket has the key. OSError,
     subprocess.SubprocessError: there is none, or it does not take the key."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path)  # of an agent that was killed
     agent = subprocess.Popen(
         ["ssh-agent", "-D", "-a", path],
         stdin=subprocess.DEVNULL,
@@ -121,7 +128,7 @@ def agent_with(key: bytes, path: str) -> Iterator[None]:
         variables = {**os.environ, "SSH_AUTH_SOCK": path}
         add = ["ssh-add", "-q", "-"]
         subprocess.run(add, input=key, env=variables, timeout=START_SECONDS, check=True)
-        yield
+        yield agent
     finally:
         agent.terminate()
 

@@ -120,6 +120,20 @@ def test_an_agent_that_listens_late_has_the_key(host: Host) -> None:
     assert host.is_back()
 
 
+def test_an_agent_that_is_killed_is_replaced_at_the_same_place(
+    host: Host, running: tuple[subprocess.Popen[str], str]
+) -> None:
+    """Twice, as by a kernel without memory; the file has the key again only at the end."""
+    process, socket = running
+    for _ in range(2):
+        subprocess.run(["pkill", "-KILL", "-f", f"^ssh-agent -D -a {socket}"], check=True)
+        has_key = lambda: host.keys_of(socket).split()[:2] == host.public.split()[:2]  # noqa: E731
+        assert wait_until(has_key, seconds=60, every=0.1)
+        assert not host.key.exists() and host.fact() == host.public.strip()
+    process.kill()
+    assert host.is_back() and host.key.read_bytes() == host.text and not Path(socket).exists()
+
+
 def test_the_key_stays_with_the_program_that_the_supervisor_becomes(host: Host) -> None:
     test = "import os; assert os.path.exists(os.environ['RAILHEAD_KEY_AGENT']); print('became')"
     with host.supervisor(becomes=test) as process:
