@@ -14,7 +14,7 @@ from railhead.documents.runs.result import Result
 from ..clouds.bucket import bucket_of
 from ..console.live import board_of
 from ..console.output import confirm, note_output, print_lines, print_result
-from ..console.text import count
+from ..console.text import clean, count
 from ..errors import (
     Command,
     Hint,
@@ -40,7 +40,7 @@ from ..runs.elsewhere import Elsewhere
 from ..runs.follow import RunConnection, Watch, follow_to_end
 from ..runs.run import Run, find_run, known_run, read_state, state_of
 from ..ssh import connect
-from ..ssh.session import ConnectionLost
+from ..ssh.session import ConnectionLost, Session
 
 SHOWN_ENTRIES = 20
 MANY_FILES = 4  # of a folder of results: all of them are not listed
@@ -314,14 +314,33 @@ def judge(connection: RunConnection, result: Result | None) -> None:
     note_output(output_of(run, result) if result else _without_result(run, "failed"))
     print_lines(*results.trouble_line(result), *results.attempt_lines(result))
     try:
-        if result is None and not chief.read(f"{run.folder}/run.json"):
-            what = f"run {run.run_id} is no longer on {chief.host.name}, and has no result"
-            raise RunFailed(what, hint=Command("status"))
+        if result is None and (why := _why_no_result(chief, run)):
+            raise why
         print_result(results.judge(run, result))
     except RailheadError:
         wait(chief=chief)
         raise
     wait(chief=chief)
+
+
+def _why_no_result(chief: Session, run: Run) -> RunFailed | None:
+    """The error for a run without a result, if its folder or its state shows why."""
+    name = chief.host.name
+    if not chief.read(f"{run.folder}/run.json"):
+        what = f"run {run.run_id} is no longer on {name}, and has no result"
+        return RunFailed(what, hint=Command("status"))
+    state = read_state(chief, run)
+    if state is None:
+        return None
+    if not state.has_ended:
+        text = state_of(chief, run, state)
+        after = Hint(Command("attach", run=run.run_id), "   # after that command")
+        is_frozen = text.startswith("FROZEN")
+        return RunFailed(f"run {run.run_id} on {name}: {text}", hint=after) if is_frozen else None
+    why = clean(state.trouble or "")[: results.LONGEST_REASON] or "its result.json was removed"
+    what = f"run {run.run_id} {state.state}, but {name} has no result of it: {why}"
+    place = f"{run.folder}/results"
+    return RunFailed(what, hint=Command("exec", cmd=f"df -h {place}; df -i {place}"))
 
 
 def _print_results(folder: Path) -> None:

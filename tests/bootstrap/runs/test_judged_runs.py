@@ -184,16 +184,47 @@ def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
     assert rest == (["run r1 succeeded in 12 s on 2 ranks"] if state == "succeeded" else [])
 
 
-@pytest.mark.parametrize(("document", "hint"), [(None, "fab status"), ("{}", "fab logs --run r1")])
-def test_a_run_without_a_result_that_its_chief_no_longer_has_says_so(
-    document: str | None, hint: str
+PLACE = "~/.railhead/runs/r1/results"
+NO_RESULT: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "its folder was removed": ({}, ["no longer on h1", "fab status"]),
+    "its supervisor died": (
+        {"run.json": {}, "state.json": {"state": "running", "pid": 9, "heartbeat": 1}},
+        ["its supervisor died", "fab logs --run r1"],
+    ),
+    "its supervisor is stopped": (
+        {"run.json": {}, "state.json": {"state": "running", "pid": 8, "heartbeat": 1}},
+        ["r1 on h1: FROZEN", "kill -CONT 8", "fab attach --run r1"],
+    ),
+    "the disk is full": (
+        {
+            "run.json": {},
+            "state.json": {
+                "state": "succeeded",
+                "pid": 9,
+                "heartbeat": 1,
+                "trouble": "2 writes failed: No space left on device",
+            },
+        },
+        ["run r1 succeeded, but h1", "No space left", f"--cmd 'df -h {PLACE}; df -i {PLACE}'"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "says"), NO_RESULT.values(), ids=NO_RESULT)
+def test_a_run_without_a_result_says_why_it_has_none(
+    files: dict[str, Any], says: list[str]
 ) -> None:
-    """`fab logs` has a log only of the other one."""
     host = Host("h1", "10.0.0.1")
-    chief = SimpleNamespace(host=host, read={f"{RUN.folder}/run.json": document}.get)
+    texts = {f"{RUN.folder}/{name}": json.dumps(document) for name, document in files.items()}
+    texts["/proc/8/status"] = "Name:\tx\nState:\tT (stopped)\n"
+    chief = SimpleNamespace(
+        host=host,
+        read=lambda path, **_: texts.get(path),
+        is_running=lambda pid, *_: f"/proc/{pid}/status" in texts,
+    )
     with pytest.raises(RunFailed) as caught:
         attach.judge(RunConnection(RUN, Inventory("c", (host,)), cast(Any, chief)), None)
-    assert caught.value.hint == hint
+    assert all(words in f"{caught.value.message} {caught.value.hint}" for words in says)
 
 
 def failed(rank: int | None, *lines: str) -> Result:
