@@ -289,12 +289,15 @@ def run_document(
 
 SSH = "mpirun-ssh.sh"
 # mpirun writes its command for sh, but ssh gives it to the login shell of the account: fish, for
-# example, refuses it. Any shell starts sh, which reads the command.
+# example, refuses it. Any shell starts sh, which reads the command. Where each login has a /tmp of
+# its own (pam_namespace), the TMPDIR that the agent made is missing: Open MPI would wait for ever.
 SSH_FOR_ANY_SHELL = f"""\
 # mpirun starts this instead of ssh, as: HOST COMMAND...
-host=$1
+host=$1 run=${{0%/*}}
 shift
-exec ssh -x -F "${{0%/*}}/ssh_config" {" ".join(SHARED)} "$host" exec /bin/sh <<END
+exec ssh -x -F "$run/ssh_config" {" ".join(SHARED)} "$host" exec /bin/sh <<END
+tmp=\\$HOME/.railhead/runs/${{run##*/}}/tmp
+test -d "\\$tmp/" || ! test -h "\\$tmp" || mkdir -m 700 "\\$(readlink "\\$tmp")"
 $*
 END
 """

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import time
 from dataclasses import replace
@@ -462,6 +463,28 @@ def test_the_command_of_mpirun_is_read_by_sh_whatever_shell_the_account_has(
     )
     assert (ended.stdout, ended.stderr) == ("/home/ann\n", "")
     assert log.read_text() == f"-x -F {tmp_path}/ssh_config -o ControlPath=%n.ssh railhead-2\n"
+
+
+def test_a_daemon_gets_its_temporary_folder_where_each_login_has_a_tmp_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """The agent, in another login, has made the folder of each run. Without it, Open MPI hangs."""
+    runs = tmp_path / "home/.railhead/runs"
+    for run in ("r1", "r2"):
+        (runs / run).mkdir(parents=True)
+        (runs / run / "tmp").symlink_to(tmp_path / f"tmp-{run}")
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nshift 6\nsh -c "$*"\n')
+    ssh.chmod(0o755)
+    script = runs / "r1" / launch.SSH
+    script.write_text(launch.SSH_FOR_ANY_SHELL)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path / "home")}
+    argv = ["sh", str(script), "railhead-2", "mkdir", "-p", "$HOME/.railhead/runs/r1/tmp/inside"]
+    for _ in range(2):
+        subprocess.run(argv, env=environment, check=True, timeout=60)
+    assert [*(tmp_path / "tmp-r1").iterdir()] == [tmp_path / "tmp-r1/inside"]
+    assert stat.S_IMODE((tmp_path / "tmp-r1").stat().st_mode) == 0o700
+    assert not (tmp_path / "tmp-r2").exists()
 
 
 @pytest.mark.parametrize("networks", ["127.0.0.0/8", "lo", "127.0.0.1/32,127.0.0.0/8"])
