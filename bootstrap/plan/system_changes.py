@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from fnmatch import fnmatch
@@ -87,13 +88,19 @@ def changes(cluster: SurveyedCluster, name: str) -> Changes:
 
     Raises:
         UsageError: they are not possible: no driver exists for the card or system, or Secure Boot,
-            the kernel or a running process prevents its use; or the user has no home directory.
+            the kernel or a running process prevents its use; or the user's home directory does not
+            exist or cannot be used.
     """
     facts = cluster.facts[name]
     if not facts.system.home_on:
         raise UsageError(
             f"the home directory {facts.home} does not exist",
             hint=f"there, as root: mkhomedir_helper {facts.user}",
+        )
+    if re.search(r"\s", facts.home):
+        raise UsageError(
+            f"the home directory {facts.home!r} has a space, at which Open MPI splits paths",
+            hint=f"there, as root: usermod --move-home --home /home/{facts.user} {facts.user}",
         )
     parts = missing(cluster, name)
     needed = drivers.choose(facts)

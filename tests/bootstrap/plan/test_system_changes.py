@@ -261,12 +261,14 @@ def test_nothing_is_refused_for_a_driver_that_serves(t4: HostFacts) -> None:
 def test_every_host_that_cannot_be_prepared_is_reported(t4: HostFacts) -> None:
     closed = of_system(t4, secure_boot=True)
     homeless = of_system(t4, home_on="", disks={})
-    with pytest.raises(HostsNotReady, match="3 of 4 hosts cannot be prepared") as caught:
-        decide.decide(cluster(t4, closed, replace(t4, os="arch"), homeless), SYSTEM)
+    spaced = replace(t4, home="/home/ann b")
+    with pytest.raises(HostsNotReady, match="4 of 5 hosts cannot be prepared") as caught:
+        decide.decide(cluster(t4, closed, replace(t4, os="arch"), homeless, spaced), SYSTEM)
     assert caught.value.outcomes["h1"] == "ok"
     assert "Secure Boot" in caught.value.outcomes["h2"]
     assert "no driver is known for arch" in caught.value.outcomes["h3"]
     assert f"the home directory {t4.home} does not exist" in caught.value.outcomes["h4"]
+    assert "'/home/ann b' has a space" in caught.value.outcomes["h5"]
 
 
 @pytest.mark.parametrize(("cloud", "allowed"), [("hosts", False), ("local", False), ("aws", True)])
