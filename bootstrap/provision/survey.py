@@ -131,13 +131,20 @@ def _peer(session: Session, facts: HostFacts, address: str | None) -> Peer:
     """A host with the address that its peers use; without one, that of our own connection."""
     host, key = session.host, session.host_key
     address = address or facts.inside[0]
+    again = "the same command with --peer-address FIRST,SECOND   # one for each host"
     try:
-        ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         raise UsageError(
-            f"{host.name} has not reported its address: {address[:80]!a}",
-            hint="the same command with --peer-address FIRST,SECOND   # one for each host",
+            f"{host.name} has not reported its address: {address[:80]!a}", hint=again
         ) from None
+    if parsed.version == 6 and parsed.is_link_local:
+        others = [x.address for x in facts.addresses if not _is_of_one_link(x.address)]
+        raise UsageError(
+            f"{host.name} is reached at {address}, an address of one link, which Open MPI cannot"
+            f" use; its other addresses: {', '.join(others) or 'none'}",
+            hint=again,
+        )
     return Peer(
         name=host.name,
         address=address,
@@ -146,6 +153,11 @@ def _peer(session: Session, facts: HostFacts, address: str | None) -> Peer:
         slots=_slots(host, facts),
         host_key=f"{key.get_name()} {key.get_base64()}",
     )
+
+
+def _is_of_one_link(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    return parsed.is_link_local or parsed.is_loopback
 
 
 def _slots(host: Host, facts: HostFacts) -> int:

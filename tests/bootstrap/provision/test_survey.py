@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from standins.connected import connected
 
+from bootstrap.errors import UsageError
 from bootstrap.facts.egress import UNREAD, Egress, EgressCheck
-from bootstrap.facts.host import HostFacts, route_script
+from bootstrap.facts.host import Address, HostFacts, route_script
 from bootstrap.inventory.hosts import Host, Inventory
 from bootstrap.plan import runtimes
 from bootstrap.plan.cluster import SurveyedCluster
@@ -94,3 +95,16 @@ def test_the_routes_of_all_hosts_are_read_at_once(debian: HostFacts) -> None:
     assert [peer.address for peer in peers] == ["10.0.0.1", "10.0.0.2", "10.9.9.9"]
     assert opened["h1"].scripts == [route_script("192.0.2.2")]  # to the first of the others
     assert opened["h2"].scripts == [route_script("192.0.2.1")]  # to the chief
+
+
+def test_an_address_of_one_link_is_refused_with_the_others_of_its_host(debian: HostFacts) -> None:
+    hosts = (Host("h1", "a"), Host("h2", "b"))
+    opened: Any = {host.name: Routed(host, threading.Barrier(1)) for host in hosts}
+    addresses = tuple(
+        Address("eth0", address, f"{address}/64") for address in ("fe80::2", "::1", "2001:db8::2")
+    )
+    facts = {"h1": debian, "h2": replace(debian, addresses=addresses)}
+    sessions = Sessions(Inventory("c", hosts), opened)
+    assert resolve_peers(sessions, facts, ("10.0.0.1", "2001:db8::2"))[1].address == "2001:db8::2"
+    with pytest.raises(UsageError, match="^h2 .* fe80::2%eth0.*: 2001:db8::2\n"):
+        resolve_peers(sessions, facts, ("10.0.0.1", "fe80::2%eth0"))
