@@ -322,14 +322,18 @@ def _temporary(
 # that fails, the file gets the last line of ssh's output; the exit code says whether one failed.
 # ssh's default key exchange resists quantum computers and takes 0.15 s of CPU. Neither the check
 # nor mpirun sends secrets, so a faster one is used if possible. An ssh that stays in the background
-# keeps its stderr open.
-LOGIN_CHECK = f"""read -r _ RAILHEAD_KEY_AGENT <~/.railhead/cluster/held 2>/dev/null &&
-  export RAILHEAD_KEY_AGENT  # of a run in progress
+# keeps its stderr open. Another run that starts may take the key from its file meanwhile: then the
+# message must be about that run, not about the key.
+LOGIN_CHECK = f"""held() {{
+  read -r _ RAILHEAD_KEY_AGENT <~/.railhead/cluster/held 2>/dev/null && export RAILHEAD_KEY_AGENT
+}}
+held  # by a run in progress
 login() {{ ssh -n -F ssh_config "$@" true >"login_check.$name" 2>&1; }}
 check() {{
   login {" ".join(SHARES)} -o KexAlgorithms=curve25519-sha256 "$name" && return
   case $(cat "login_check.$name") in
     *[Kk]ex*|*"key exchange"*|*unix_listener*|*ControlPath*) login "$name" && return;;
+    *"Permission denied"*) [ -z "$RAILHEAD_KEY_AGENT" ] && held && login "$name" && return;;
   esac
   echo "$name $(tail -n 1 "login_check.$name")"
 }}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,6 +16,7 @@ from standins.stores.servers import free_port
 from bootstrap.clouds.local import host as local_host
 from bootstrap.console.wait import wait_until
 from bootstrap.host.base.programs import SHARED
+from bootstrap.host.run import cluster_key
 from bootstrap.runs.start import BEGIN_LOGINS, END_LOGINS, LOGIN_CHECK
 
 SSH_CONFIG = """Host railhead-2
@@ -149,6 +151,38 @@ def test_the_run_logs_in_although_no_file_of_the_chief_has_the_key(
             supervisor.wait(60)
     assert run.read("results/result.json")["state"] == "succeeded"
     assert wait_until((folder / "key").exists, seconds=60, every=0.02)
+
+
+# At its first call, another run has just moved the key from its file into an agent.
+TAKEN = """#!/bin/sh
+[ -e {held} ] || echo "1 {agent}" >{held}
+exec {ssh} "$@"
+"""
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_key_that_another_run_takes_meanwhile_still_logs_in(
+    serve: Serve, tmp_path: Path, has_key: bool
+) -> None:
+    """Then the supervisor names that run. An agent with another key changes nothing."""
+    serve("LogLevel=INFO")
+    held, agent = tmp_path / ".railhead/cluster/held", tmp_path / "agent"
+    held.parent.mkdir(parents=True)
+    ssh = tmp_path / "bin/ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(TAKEN.format(held=held, agent=agent, ssh=shutil.which("ssh")))
+    ssh.chmod(0o755)
+    key = (tmp_path / ("key" if has_key else "host_key")).read_bytes()
+    (tmp_path / "key").unlink()
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PATH": f"{ssh.parent}:{os.environ['PATH']}",
+    }
+    with cluster_key.agent_with(key, str(agent)):
+        argv = ["sh", "-c", LOGIN_CHECK, "login_check", "railhead-2"]
+        subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=60)
+    assert ("Permission denied" in (tmp_path / "login_check.txt").read_text()) != has_key
 
 
 def test_mpirun_uses_the_connection_of_the_check(serve: Serve, tmp_path: Path) -> None:
