@@ -314,7 +314,7 @@ def _show_run(chief: Session, run: Run, hosts: Mapping[str, HostFacts]) -> str:
     run_state = read_state(texts[0]) if texts[0] else None
     if run_state and not run_state.has_ended and not chief.has_agent:
         start_agent(chief, hosts.get(chief.host.name))
-    state = state_of(chief, run, run_state)
+    state = state_of(chief, run, run_state, is_there=bool(texts[3]))
     where = results.where(run, chief.host.name)
     if not local_state.is_recorded(run.run_id):
         where = f"{where}; started on another computer"

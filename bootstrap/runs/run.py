@@ -21,6 +21,7 @@ from ..untrusted.decode import parsed
 
 T = TypeVar("T")
 QUIET = 30.0  # seconds without a heartbeat, after which the supervisor's process is examined
+NOT_STARTED = "not started: its fab train prepares it, or was ended"
 REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 
 
@@ -92,11 +93,11 @@ def _is_stopped(chief: Session, pid: int) -> bool:
     return "\nState:\tT" in status or "\nState:\tt" in status
 
 
-def state_of(chief: Session, run: Run, state: RunState | None) -> str:
+def state_of(chief: Session, run: Run, state: RunState | None, *, is_there: bool = False) -> str:
     """The state of a run: from its state.json, and, before its end, from its supervisor's
-    heartbeat. The agent of its chief must run."""
+    heartbeat. The agent of its chief must run. `is_there`: whether the chief has its run.json."""
     if not state:
-        return "no longer on its chief"
+        return NOT_STARTED if is_there else "no longer on its chief"
     if state.has_ended:
         return f"{state.state} ({clean(str(state.cause))[:LINE]})" if state.cause else state.state
     age = time.time() - state.heartbeat

@@ -38,7 +38,7 @@ from ..runs import checkpoints, elsewhere, results, takeover
 from ..runs.bucket import results as bucket_results
 from ..runs.elsewhere import Elsewhere
 from ..runs.follow import RunConnection, Watch, follow_to_end
-from ..runs.run import Run, find_run, known_run, read_state, state_of
+from ..runs.run import NOT_STARTED, Run, find_run, known_run, read_state, state_of
 from ..ssh import connect
 from ..ssh.session import ConnectionLost, Session
 
@@ -331,7 +331,7 @@ def _why_no_result(chief: Session, run: Run) -> RunFailed | None:
         return RunFailed(what, hint=Command("status"))
     state = read_state(chief, run)
     if state is None:
-        return None
+        return RunFailed(f"run {run.run_id} is {NOT_STARTED}", hint=Command("status"))
     if not state.has_ended:
         text = state_of(chief, run, state)
         after = Hint(Command("attach", run=run.run_id), "   # after that command")

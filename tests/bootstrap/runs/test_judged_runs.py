@@ -187,6 +187,7 @@ def test_the_end_of_a_run_shows_its_trouble_before_the_judgement(
 PLACE = "~/.railhead/runs/r1/results"
 NO_RESULT: dict[str, tuple[dict[str, Any], list[str]]] = {
     "its folder was removed": ({}, ["no longer on h1", "fab status"]),
+    "its start was ended": ({"run.json": {}}, ["run r1 is not started", "fab status"]),
     "its supervisor died": (
         {"run.json": {}, "state.json": {"state": "running", "pid": 9, "heartbeat": 1}},
         ["its supervisor died", "fab logs --run r1"],

@@ -404,6 +404,22 @@ def test_the_status_of_a_run_counts_the_files_that_were_left(
             assert listed.exists() == bool(remaining)
 
 
+def test_status_tells_a_run_that_has_not_started_from_one_whose_folder_was_removed(
+    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its `fab train` was killed after it had sent the program."""
+    inventory, folder = parse_hosts("h1"), home / ".railhead/runs/r1"
+    local_state.save_run(RunRecord("r1", inventory.name, str(run.results)))
+    with local_session() as session:
+        session.host = inventory.chief
+        status._show_run(session, run, {})
+        assert "run r1: no longer on its chief;" in capsys.readouterr().out
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(run_json()))
+        status._show_run(session, run, {})
+        assert "run r1: not started" in capsys.readouterr().out
+
+
 @pytest.mark.root
 def test_results_that_are_here_are_not_lost_for_a_host_without_inodes(home: Path, run: Run) -> None:
     disk, lines = home / ".railhead", list[str]()
