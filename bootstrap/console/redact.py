@@ -30,15 +30,18 @@ _NAME = rf"(?=[\w-]{{0,100}}(?:{_NAMES}))[\w-]+"
 _VALUE = re.compile(rf"((?<![\w-]){_NAME}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&;]+", re.IGNORECASE)
 _OPTION = re.compile(rf"((?<![\w-])--(?!secret\s){_NAME}\s+)\S+", re.IGNORECASE)
 LONGEST = 100_000  # characters; longer texts are cut
+SHORTEST = 4  # characters of a line of a secret, as in the output of ranks
 
 _secrets: set[str] = set()
 
 
 def add_secret(value: str) -> None:
     """Remove this value from everything that is logged from now on."""
-    lines = [line.strip() for line in value.splitlines()] if "\n" in value else []
-    _secrets.update(filter(None, (value, json.dumps(value)[1:-1])))
-    _secrets.update(line for line in lines if len(line) >= 8)
+    lines = [line.strip() for line in value.splitlines()]
+    if len(lines) > 1:
+        lines = [line for line in lines if len(line) >= SHORTEST]
+    pieces = filter(None, (value, value.strip(), *lines))
+    _secrets.update(text for piece in pieces for text in (piece, json.dumps(piece)[1:-1]))
 
 
 def redacted(text: str) -> str:

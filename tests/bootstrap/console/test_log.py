@@ -5,6 +5,7 @@ The commands are those of the real `fab`, with a fabfile whose tasks run command
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -215,6 +216,20 @@ def test_a_secret_is_removed_before_a_command_is_cut(monkeypatch: pytest.MonkeyP
     secret = "not-like-a-key " * 10
     log.add_secret(secret)
     assert "not-like" not in log.shown("x" * (log.COMMAND_COLUMNS - 10) + secret)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("first\nlast\nend", "[redacted] [redacted] end"),
+        ("last\n", "first [redacted] end"),
+        ('a "last"\nfirst', "[redacted] last end"),
+    ],
+)
+def test_each_line_of_a_secret_is_removed_unless_it_is_short(value: str, shown: str) -> None:
+    log.add_secret(value)
+    assert redact.redacted("first last end") == shown
+    assert "last" not in redact.redacted(json.dumps(value)[1:-1])
 
 
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn\n-----END OPENSSH PRIVATE KEY-----"
