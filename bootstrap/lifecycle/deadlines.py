@@ -275,7 +275,9 @@ def cover_run(cluster: ConnectedCluster, policy: StopPolicy, report: Reporter) -
     hours = min(MOST_HOURS, hours_left, hours)
     needed, before = _from_now(hours), cloud_of(cluster.inventory).deadlines()
     urgent = most_urgent(before.values())
-    if urgent and urgent.at and urgent.at < needed and not urgent.fixed:
+    if urgent and urgent.at and urgent.fixed:
+        needed = min(needed, urgent.at - SAME_TIME)  # no timer moves beyond it
+    elif urgent and urgent.at and urgent.at < needed:
         short = [name for name, deadline in before.items() if deadline.at and deadline.at < needed]
         cloud_of(cluster.inventory.only(short)).set_deadline(hours)
         report(f"the cloud's deadline moves to {needed:%Y-%m-%d %H:%M} UTC, for --max-hours")

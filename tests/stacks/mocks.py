@@ -56,6 +56,7 @@ class Resource:
     secret_outputs: tuple[str, ...]
     aliases: tuple[str, ...]  # those that are whole URNs
     former: tuple[str, ...]  # those that are names
+    hooks: dict[str, tuple[str, ...]]  # their names, by when they run, such as before_create
 
 
 @dataclass(frozen=True)
@@ -297,4 +298,5 @@ def _resource(request: Any, urn: str) -> Resource:
         secret_outputs=tuple(request.additionalSecretOutputs),
         aliases=tuple(alias.urn for alias in request.aliases if alias.urn),
         former=tuple(alias.spec.name for alias in request.aliases if alias.spec.name),
+        hooks={when.name: tuple(names) for when, names in request.hooks.ListFields()},
     )

@@ -547,6 +547,15 @@ def test_a_run_moves_the_timer_of_a_machine_that_started_late(
     assert all(about(time, until) for time in timers.moved.values())
 
 
+def test_a_run_moves_nothing_beyond_a_deadline_that_cannot_move(timers: Timers) -> None:
+    """The time to prepare its hosts and to fetch its results ends later."""
+    cloud = Cloud(8, fixed=True)
+    timers.arm(TWO, 2)
+    cover(timers, cloud, 7)
+    assert not cloud.moved
+    assert list(timers.moved) == [TWO] and about(timers.moved[TWO], 8)
+
+
 class UnevenCloud(Cloud):
     """A cloud whose second machine has other hours."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.stacks.aws.world import made, world
 from tests.stacks.changes import changes
+from tests.stacks.mocks import STASH
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,17 @@ def test_another_machine_type_is_changed_in_place_only_where_ec2_does_that(
     after = made(there, machine_type="g4dn.2xlarge", spot=spot, bucket=False)
     done = changes(before, after)
     assert {done.get(host) for host in HOSTS} == {operation}
+
+
+def test_what_an_up_must_not_do_is_checked_before_it_does_it() -> None:
+    """A second machine of one number, a smaller disk, another place or account of the stack."""
+    stack = made()
+    for machine in stack.every("aws:ec2/instance:Instance"):
+        checks = {"before_create": ("cluster-machine",), "before_update": ("cluster-change",)}
+        assert machine.hooks == checks
+    stashes = {stash.name: stash.hooks for stash in stack.every(STASH)}
+    for name in ("cluster-place", "cluster-account"):
+        assert stashes[name] == dict.fromkeys(("before_create", "before_update"), (name,))
 
 
 def test_a_later_config_changes_no_schedule() -> None:

@@ -68,8 +68,8 @@ def test_every_name_of_an_image_has_its_family() -> None:
 
 
 def test_every_machine_has_its_timer_which_no_later_up_changes() -> None:
-    for host in made(deadline_hours=1.5).every(INSTANCE):
-        assert host.inputs["metadata"]["startup-script"] == install_script(1.5)
+    for host in made(deadline_hours=1.5, idle_minutes=45).every(INSTANCE):
+        assert host.inputs["metadata"]["startup-script"] == install_script(1.5, 45)
         assert 'metadata["startup-script"]' in host.ignore_changes
 
 
