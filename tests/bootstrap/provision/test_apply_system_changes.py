@@ -3,6 +3,8 @@ whole hosts, in tests/e2e/provision/test_system_*.py."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -25,6 +27,7 @@ from bootstrap.plan.hostfile import Peer
 from bootstrap.plan.steps import Plan
 from bootstrap.plan.system_changes import Changes, changes
 from bootstrap.provision import apply
+from bootstrap.provision.apt_proxy import AptProxy
 from bootstrap.provision.survey import with_new_facts
 from bootstrap.provision.system import change_system
 from bootstrap.ssh.cluster import ConnectedCluster
@@ -133,3 +136,32 @@ def test_a_host_that_failed_stays_failed_when_another_fails_later(debian: HostFa
         change_system(sessions, dict.fromkeys(hosts, debian), wanted, Board(StringIO(), [*hosts]))
     assert failed.value.outcomes == {"h1": "script failed", "h2": "ok", "h3": "facts failed"}
     assert [s.steps for s in hosts.values()] == [["script"], *[["script", "facts"]] * 2]
+
+
+def test_each_host_without_access_reaches_the_mirrors_of_its_plan_alone(
+    debian: HostFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three hosts that name a mirror one has access, and one gets a driver of NVIDIA's
+    repository."""
+    served: dict[str, Sequence[str]] = {}
+
+    @contextmanager
+    def on(_: AptProxy, session: Any, mirrors: Sequence[str]) -> Iterator[str]:
+        served[session.host.name] = mirrors
+        yield ""
+
+    monkeypatch.setattr(AptProxy, "on", on)
+    access = {"open": True, "shut": False, "gpu": False}
+    facts = {
+        name: replace(debian, egress=Egress(EgressCheck("m", here), EgressCheck("m", here), ("m",)))
+        for name, here in access.items()
+    }
+    driver = choose(with_cards(debian, "turing", 1))
+    assert driver and driver.repository
+    wanted = dict.fromkeys(access, Changes(packages=("openmpi-bin",)))
+    wanted["gpu"] = Changes(driver=driver)
+    opened: Any = {name: Working(name, debian) for name in access}
+    sessions = Sessions(Inventory("c", tuple(one.host for one in opened.values())), opened)
+    change_system(sessions, facts, wanted, Board(StringIO(), [*access]))
+    nvidia = "https://developer.download.nvidia.com"
+    assert served == {"open": (), "shut": ("m",), "gpu": ("m", nvidia)}
