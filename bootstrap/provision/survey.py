@@ -166,7 +166,6 @@ def _slots(host: Host, facts: HostFacts) -> int:
 
 def with_new_facts(cluster: AnyCluster, facts: Mapping[str, HostFacts]) -> AnyCluster:
     """The cluster with new facts: there may be more GPUs, and another wheel may fit."""
-    facts = behind_proxy(facts, cluster.internet)
     slots = {h.name: _slots(h, facts[h.name]) for h in cluster.inventory.hosts}
     peers = tuple(replace(peer, slots=slots[peer.name]) for peer in cluster.peers)
     updated = replace(cluster, facts=facts, peers=peers)
