@@ -102,15 +102,15 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def regions(pulumi: PulumiCommand, *ups: str) -> list[str]:
-    """What `fab up` changes with two further regions, where each `up` ends so; without the calls of
-    zones."""
+def regions(pulumi: PulumiCommand, *ups: str, state: str = EMPTY) -> list[str]:
+    """What `fab up` changes with two further regions, where each `up` ends so. The state names the
+    zones of a region, here of none."""
     Path("Pulumi.yaml").write_text("name: railhead\nruntime: python\n")
     config = {"cloud": "aws", "region": "us-east-1", "regions": "us-west-2, eu-west-1"}
     lines = [f"  railhead:{name}: {value}\n" for name, value in config.items()]
     Path("Pulumi.dev.yaml").write_text("".join(["config:\n", *lines]))
     pulumi.answers(
-        stack_export=EMPTY, config_set="", config_rm="", up=list(ups), destroy="true",
+        stack_export=state, config_set="", config_rm="", up=list(ups), destroy="true",
     )  # fmt: skip
     with contextlib.suppress(RailheadError):
         run_up()
@@ -121,6 +121,13 @@ def test_further_regions_are_tried_after_the_zones(
     own_folder: None, pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert regions(pulumi, REFUSED, "true") == [UP, DESTROY, *WEST, UP]
+
+
+def test_the_other_zones_of_a_further_region_are_tried_before_the_next_region(
+    own_folder: None, pulumi: PulumiCommand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    changes = regions(pulumi, REFUSED, REFUSED, REFUSED, "true", state=TWO_ZONES)
+    assert changes == [UP, DESTROY, MOVE, UP, DESTROY, *WEST, UP, DESTROY, MOVE, UP]
 
 
 def test_a_region_whose_quota_is_too_small_is_left_out(

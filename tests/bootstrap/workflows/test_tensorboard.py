@@ -28,7 +28,7 @@ from bootstrap.errors import RailheadError
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import parse_hosts
 from bootstrap.provision.local_environment import environment_folder, python_of
-from bootstrap.runs import event_files
+from bootstrap.runs import event_files, results
 from bootstrap.runs.metrics.events import EVENT_FILE, event_file
 from bootstrap.runs.run import Run
 from bootstrap.untrusted.unpack import Hostile
@@ -170,6 +170,20 @@ def test_only_the_files_that_have_grown_on_the_chief_are_fetched_again(tmp_path:
     assert chief.requested == [[metrics, events], [events]]
     assert (run.results / "outputs/logs/events.out.tfevents.9.h1").read_text() == "first and second"
     assert (run.results / "metrics.jsonl").read_bytes() == line
+
+
+def test_the_files_of_tensorboard_have_a_limit_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is larger than that of the results."""
+    assert event_files.LIMIT > results.OUTPUT_LIMIT
+    monkeypatch.setattr(results, "OUTPUT_LIMIT", 10)
+    monkeypatch.setattr(event_files, "LIMIT", 1000)
+    name, run = "work/events.out.tfevents.9.h1", Run("r1", tmp_path / "r1")
+    event_files.HostEvents(run).bring(cast(Any, Chief({name: b"x" * 1000})))
+    assert (run.results / "outputs/events.out.tfevents.9.h1").stat().st_size == 1000
+    with pytest.raises(Hostile, match="more than 1000 bytes"):
+        event_files.HostEvents(run).bring(cast(Any, Chief({name: b"x" * 1001})))
 
 
 def recorded(results: Path) -> None:
