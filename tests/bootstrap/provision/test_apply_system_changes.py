@@ -29,7 +29,8 @@ from bootstrap.plan.system_changes import Changes, changes
 from bootstrap.provision import apply
 from bootstrap.provision.apt_proxy import AptProxy
 from bootstrap.provision.survey import with_new_facts
-from bootstrap.provision.system import change_system
+from bootstrap.provision.system import UNDO, change_system, undo_system_changes
+from bootstrap.ssh.as_root import as_root
 from bootstrap.ssh.cluster import ConnectedCluster
 from bootstrap.ssh.connect import Sessions
 
@@ -165,3 +166,28 @@ def test_each_host_without_access_reaches_the_mirrors_of_its_plan_alone(
     change_system(sessions, facts, wanted, Board(StringIO(), [*access]))
     nvidia = "https://developer.download.nvidia.com"
     assert served == {"open": (), "shut": ("m",), "gpu": ("m", nvidia)}
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [
+        (["nvidia-580\n52railhead\n", "", ""], (["52railhead", "nvidia-580"], [])),
+        (["52railhead\n", "", "52railhead\n"], (["52railhead"], ["52railhead"])),
+        ([""], ([], [])),
+    ],
+    ids=["undone", "without root", "nothing"],
+)
+def test_system_changes_are_undone_as_root_where_there_are_some(
+    answers: list[str], outcome: tuple[list[str], list[str]]
+) -> None:
+    scripts: list[str] = []
+    replies = iter(answers)
+
+    def sh(script: str) -> str:
+        scripts.append(script)
+        return next(replies)
+
+    session: Any = SimpleNamespace(sh=sh)
+    assert undo_system_changes(session) == outcome
+    assert len(scripts) == len(answers)
+    assert scripts[1:2] == [as_root(UNDO)][: len(scripts) - 1]
