@@ -442,23 +442,22 @@ def test_an_endpoint_that_has_ended_is_forgotten_though_its_port_is_that_of_anot
     endpoint = Deployed("m", "c", "h1", 8501, None)
     records.save(endpoint)
     replies = {EndRun: Swept(0, ()), FindPort: FoundPort(None)}
-    removed, commands = list[str](), list[str]()
+    steps: list[str] = []
 
     def run(argv: list[str]) -> CommandResult:
-        commands.append(argv[-1])
+        steps.append(argv[-1])
         return CommandResult(0, ())
 
     session: Any = SimpleNamespace(
         read=lambda path, **_: None,
         call=lambda request: replies[type(request)],
         run=run,
-        remove=removed.append,
+        remove=steps.append,
     )
     undeploying.undeploy(place(session), endpoint)
-    assert records.find("m") is None and removed == [endpoint.folder]
-    assert [".railhead/models" in command for command in commands] == [True], (
-        "nobody needs its model"
-    )
+    folder, models = steps
+    assert records.find("m") is None and folder == endpoint.folder
+    assert ".railhead/models" in models, "without the folder nobody needs its model"
 
 
 def test_the_requests_in_progress_end_before_the_processes_of_an_endpoint() -> None:
