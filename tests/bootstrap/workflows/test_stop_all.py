@@ -13,11 +13,13 @@ from standins.pulumi_command import PulumiCommand, exported, on_aws
 from bootstrap.clouds import base
 from bootstrap.clouds.machines import list_machines
 from bootstrap.errors import HostsFailed, RailheadError, UsageError
-from bootstrap.lifecycle import stack_machines
+from bootstrap.lifecycle import held, stack_machines
+from bootstrap.lifecycle.consent import Answers, Held
 from bootstrap.workflows.machines.stop_all import stop_all
 from railhead.documents.options.hosts import TargetOptions, TeardownOptions
 
 pytest.importorskip("moto", reason="scripts/setup --dev installs moto")
+SPOT = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
 BROKEN = "echo 'error: the passphrase must be set' >&2; exit 1"
 
 
@@ -87,8 +89,7 @@ def test_all_stacks_of_the_owner_stop_and_others_run_on(
 def test_a_stack_that_fails_does_not_keep_the_others_running(
     machine: Callable[..., str], aws_client: Callable[[str], Any], pulumi: PulumiCommand
 ) -> None:
-    spot = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
-    first, last = machine("aa", "ann", InstanceMarketOptions=spot), machine("bb", "ann")
+    first, last = machine("aa", "ann", InstanceMarketOptions=SPOT), machine("bb", "ann")
     backend(pulumi, spot=state(first, "aa", "ann"), broken=BROKEN, last=state(last, "bb", "ann"))
     with pytest.raises(HostsFailed) as raised:
         run()
@@ -98,6 +99,23 @@ def test_a_stack_that_fails_does_not_keep_the_others_running(
     assert "--yes" in outcomes["spot"], "to terminate it needs consent"
     assert "PULUMI_CONFIG_PASSPHRASE" in outcomes["broken"]
     assert "spot, broken" in raised.value.message.splitlines()[0]
+
+
+def test_yes_alone_terminates_no_spot_machine_with_the_only_copy_of_results(
+    machine: Callable[..., str],
+    aws_client: Callable[[str], Any],
+    pulumi: PulumiCommand,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = machine("aa", "ann", InstanceMarketOptions=SPOT)
+    backend(pulumi, spot=state(first, "aa", "ann"))
+    answers = Answers({"g4dn-1": Held(unfetched=("r1",))})
+    monkeypatch.setattr(held, "ask", lambda _: answers)
+    with pytest.raises(HostsFailed) as raised:
+        run(yes=True)
+    assert states(aws_client) == {first: "running"} and "r1" in raised.value.outcomes["spot"]
+    run(yes=True, discard_results=True)
+    assert states(aws_client) == {first: "terminated"}
 
 
 @pytest.fixture
