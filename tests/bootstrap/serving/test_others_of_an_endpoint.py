@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bootstrap.errors import UsageError
 from bootstrap.serving import deploy
 from bootstrap.serving.model import remove_unused_models
+from bootstrap.serving.request import DeployRequest
 from railhead.documents.codec import encode
+from railhead.documents.options.serving import RAILHEAD, TENSORFLOW_SERVING
 from railhead.documents.serving.endpoint import Deployed, EndpointDocument
 
 
@@ -63,10 +67,10 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return runs
 
 
-def update(session: Any) -> None:
-    """Serve the model m of another run."""
+def update(session: Any, server: str = RAILHEAD) -> None:
+    """Serve the model m, a Keras file, of another run; `--server` is given too."""
     place: Any = SimpleNamespace(session=session)
-    request: Any = SimpleNamespace(seconds=60.0)
+    request = DeployRequest("e", server=server)
     deploy.update(place, request, Deployed("e", "c", "h1", 8501, "r-new"), "m", lambda line: None)
 
 
@@ -82,6 +86,24 @@ def test_an_update_records_the_new_run_once_it_is_served(
     assert ["r-old" in text for text in at_wait[0]] == [True], "the old version serves until then"
     assert "r-new" in session.written[-1] and "r-old" not in session.written[-1]
     assert recorded == ["r-new"] and encode(BEFORE)["run_id"] == "r-old"
+
+
+@pytest.mark.parametrize("typed", [RAILHEAD, TENSORFLOW_SERVING])
+@pytest.mark.parametrize("present", [RAILHEAD, TENSORFLOW_SERVING])
+def test_an_update_is_for_the_server_that_serves_whichever_is_typed(
+    home: Path, recorded: list[str], monkeypatch: pytest.MonkeyPatch, present: str, typed: str
+) -> None:
+    """TensorFlow Serving loads no Keras file."""
+    session = Here(home)
+    monkeypatch.setattr(deploy, "read_document", lambda *_: replace(BEFORE, server=present))
+    monkeypatch.setattr(deploy, "_wait", lambda *_: None)
+    (home / ".railhead/endpoints/e/versions").mkdir(parents=True)
+    if present == TENSORFLOW_SERVING:
+        with pytest.raises(UsageError, match="serves a SavedModel"):
+            update(session, typed)
+    else:
+        update(session, typed)
+    assert bool(session.written) == bool(recorded) == (present == RAILHEAD)
 
 
 @pytest.mark.parametrize(("answer", "number"), [([], 1), (["99999999999", "-5", "x", "8"], 9)])
