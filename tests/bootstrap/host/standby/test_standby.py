@@ -194,6 +194,14 @@ def test_the_successor_goes_on_with_the_last_attempts_keras_and_the_time_of_the_
         assert 150 <= seconds < 200
 
 
+def test_the_attempts_of_the_lost_chief_are_those_of_its_last_beat(standby: Standby) -> None:
+    """They count as retries, and the run began on that chief."""
+    attempts = (Attempt(3, Culprit(None, "a", ()), 5.0, kind="retry"),)
+    standby.watch.beat = Beat(7, 100.0, "2026-11-22T10:22:43Z", attempts)
+    term = standby.begin_term()
+    assert term and (term.started, term.attempts) == ("2026-11-22T10:22:43Z", attempts)
+
+
 def test_a_standby_frees_its_reserved_space_to_begin_its_term(standby: Standby) -> None:
     full_disk.reserve(program.RUN)
     reserve = Path(program.RUN, "reserve")

@@ -18,10 +18,13 @@ from standins.runs.supervisor_here import SupervisorHere
 from standins.waiting import wait_until
 
 from bootstrap.host.base.programs import HELD
+from bootstrap.host.run import held
+from bootstrap.host.run.lease import HOLD
 from bootstrap.host.supervisor import supervisor
 from bootstrap.ssh.session import START_AGENT
 from railhead.documents.codec import encode
 from railhead.documents.runs.result import Culprit, Result
+from railhead.documents.runs.takeover import Term
 
 
 def test_a_run_that_goes_well(home: Path) -> None:
@@ -70,6 +73,15 @@ def test_an_evaluation_is_kept_as_a_script_reported_it(
     written = json.loads((supervised.folder / "results/evaluation.json").read_text())
     reported = {key: value for key, value in json.loads(record).items() if key != "kind"}
     assert encode(supervised.result(0))["evaluation"] == written == reported
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(HOLD / 2, False), (HOLD, True)])
+def test_a_run_ends_without_its_lease_also_if_nobody_holds_it(
+    supervised: SupervisorHere, seconds: float, ends: bool
+) -> None:
+    """The process that writes the beats, and would end the ranks too, may have been killed."""
+    held.begin(str(supervised.folder), Term(1, "a", "mark-1"), held.now() - seconds)
+    assert supervised.supervisor.must_end() is ends
 
 
 @pytest.mark.parametrize("signal, code", [("KILL", 137), ("SEGV", 139)])
