@@ -408,6 +408,25 @@ def test_an_elastic_run_continues_without_a_host_that_gets_no_copy(
         assert why == "b: the checkpoints did not arrive"
 
 
+@pytest.mark.usefixtures("in_run")
+@pytest.mark.parametrize(("least", "slots"), [(1, [1, 0, 0]), (2, None)])
+def test_hosts_that_are_lost_one_after_another_are_missing_together(
+    home: Path, monkeypatch: pytest.MonkeyPatch, least: int, slots: list[int] | None
+) -> None:
+    """c answers at first, and no longer when it is prepared again without b."""
+    monkeypatch.setattr(restarts, "AGAIN", 0.0)
+    hosts = (*HOSTS, RunHost("c", "10.0.0.3", None, 1))
+    document = run_document(hosts=hosts, size=3, elastic=least)
+    run = Run(home, "", **{name: encode(document)[name] for name in ("hosts", "size", "elastic")})
+    looks = home / "looks"
+    once = f"*railhead-3*) echo x >>{looks}; [ $(wc -l <{looks}) = 1 ] || exit 255;;"
+    (home / "bin/ssh").write_text(f'#!/bin/sh\ncase "$*" in *railhead-2*) exit 255;; {once} esac\n')
+    ended = ended_with(run, document, cancelled=lambda: len(looks.read_text().split()) > 2)
+    again, why = restarts._hosts_ready(ended)
+    assert bool(why) is not bool(slots)
+    assert not slots or [host.slots for host in again.hosts] == slots
+
+
 def ended_with(run: Run, document: RunDocument, **changes: Any) -> Ended:
     """A failed attempt of this run."""
     fields: dict[str, Any] = {
