@@ -106,6 +106,17 @@ def test_variables_are_those_of_the_run_even_if_their_file_has_changed(project: 
     assert again.options.env == {"A": "1", "B": "3"}
 
 
+@pytest.mark.parametrize("args", [SCRIPT, TRAINING], ids=["script", "training"])
+def test_secrets_have_their_present_values(
+    project: Path, args: ProgramOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "of-then")
+    recorded(replace(args, secrets=("TOKEN",)))
+    monkeypatch.setenv("TOKEN", "of-now")
+    again, _ = resumed_request(earlier_run("r1"), program())
+    assert (again.options.secrets, again.secrets) == (("TOKEN",), {"TOKEN": "of-now"})
+
+
 def test_a_resumed_run_can_be_resumed(project: Path) -> None:
     recorded(TRAINING)
     again, args = resumed_request(earlier_run("r1"), program())
