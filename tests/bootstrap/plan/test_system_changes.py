@@ -75,6 +75,17 @@ def test_a_builder_needs_a_compiler_as_well(debian: HostFacts) -> None:
     assert todo.fetches == {"system": 149}
 
 
+def test_the_host_that_builds_needs_the_compiler_also_beside_a_chief_that_is_ready(
+    debian: HostFacts,
+) -> None:
+    bare = replace(debian, tools={}, mpi_headers=False)
+    there = replace(cluster(bare, bare, gpu=False), wheel=None)
+    ready = replace(bare, envs=frozenset({there.environment.digest}))
+    there = replace(there, facts={"h1": ready, "h2": bare})
+    packages = {name: changes(there, name).packages for name in there.facts}
+    assert ["g++" in packages[name] for name in ("h1", "h2")] == [False, True]
+
+
 def test_other_launchers_than_horovod_need_no_compiler(debian: HostFacts) -> None:
     bare = replace(debian, tools={}, mpi_headers=False)
     there = replace(cluster(bare, gpu=False), wheel=None)
