@@ -15,7 +15,7 @@ from standins.connected import connected
 
 from bootstrap.facts.host import HostFacts
 from bootstrap.health import measure, run
-from bootstrap.health.checks import TensorFlowReadings
+from bootstrap.health.checks import ClockOffset, HostReadings, TensorFlowReadings
 from bootstrap.inventory import local_state
 from bootstrap.inventory.hosts import Host
 from bootstrap.plan import runtimes
@@ -96,6 +96,13 @@ def test_a_date_without_fractions_is_read_too(debian: HostFacts) -> None:
     host: Any = Busybox()
     times: Iterator[float] = iter((1000.0, 1001.0))
     assert measure.clock_of(host, lambda: next(times)).skew == -0.5
+
+
+def test_each_host_needs_memory_for_its_own_ranks(debian: HostFacts) -> None:
+    facts = dict.fromkeys(("h1", "h2"), replace(debian, disk_free=10**12))
+    readings = dict.fromkeys(facts, HostReadings(ClockOffset(0.0, 0.0), 1_500_000_000, None))
+    findings = measure.host_findings(facts, readings, {"h1": 1, "h2": 2})
+    assert [finding.host for finding in findings] == ["h2"]
 
 
 def test_on_hosts_without_gpus_nothing_is_queried_before_a_run(debian: HostFacts) -> None:
