@@ -151,6 +151,21 @@ def test_other_data_is_read_as_the_training_data_was(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("given", "split"), [(("validation", "test"), "test"), (("validation",), "validation")]
+)
+def test_a_model_is_evaluated_on_test_data_and_without_it_on_validation_data(
+    tmp_path: Path, given: tuple[str, ...], split: str
+) -> None:
+    """Of the training data nothing is read: there is none."""
+    for number, name in enumerate(given, 1):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.csv").write_text(f"n,label\n{number},x\n{number},y\n")
+    sources = {name: DataSource(str(tmp_path / name)) for name in ("train", *given)}
+    held = splits.held_out(TrainConfig(data="csv"), sources, ("x", "y"), columns=("n",))
+    assert (held.split, held.samples.values.tolist()) == (split, [[len(given)]] * 2)
+
+
 def test_ids_and_unused_columns_are_named(tmp_path: Path) -> None:
     rows = [f"{n},u{n},{n % 3},{n},{'xy'[n % 2]}" for n in range(20)]
     (tmp_path / "train.csv").write_text("\n".join(["id,name,store_id,paid,label", *rows]))
