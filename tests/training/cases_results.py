@@ -54,6 +54,7 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
         settings["data_folders"] = {"train": train, "validation": validation}
         stopping: dict[str, Any] = {**settings, "epochs": 9, "early_stopping": 3}
         last = run(folder / "last", **stopping, restore_best="off")
+        chosen = run(folder / "chosen", **settings, restore_best="on")
         keeping: dict[str, Any] = dict(checkpoint_steps=2, checkpoint_keep=99, global_batch=16)
         alone = run(folder / "alone", **keeping, **stopping)
         two = run(folder / "two", mirrored=True, **keeping, **stopping)
@@ -69,8 +70,8 @@ def the_best_epoch_is_exported_and_evaluated_after_early_stopping(folder: Path) 
     assert_exported(last, last.weights, last.epochs[-1]["val_loss"])
     assert [len(outcome.epochs) for outcome in (alone, two, last)] == [4, 4, 4]
     assert "from step 6" in resumed.line and "from step 6" in short.line
-    epochs = [outcome.evaluation["epoch"] for outcome in (alone, two, averaged, resumed, last)]
-    assert epochs == [1, 1, 1, 1, 4]
+    outcomes = (alone, two, averaged, resumed, chosen, last)
+    assert [outcome.evaluation["epoch"] for outcome in outcomes] == [1, 1, 1, 1, 1, 4]
     assert last.evaluation["loss"] > alone.evaluation["loss"]
     np.testing.assert_allclose(
         averaged.evaluation["loss"], averaged.epochs[0]["val_loss"], rtol=1e-5
