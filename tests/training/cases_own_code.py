@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ from samples.fits import HELD_OUT, LEVEL, assert_weights, fitted, linear, traine
 from samples.trainings import cut, evaluated, same
 from standins.case_runner import case, refused
 
+from training.callbacks import Callbacks
 from training.config import ConfigError, resolve
 from training.data import splits
 from training.data.uri import DataSource
@@ -41,6 +43,16 @@ def callbacks_are_called_as_in_fit_and_may_end_the_training(folder: Path) -> Non
     assert own_code.CALLS[-2:] == ["epoch 2 end, 3 in all", "train end"]
     same(rest, whole, 1e-7)
     assert len(trained(folder / "cut", **settings).epochs) == 0, "it has ended"
+
+
+@case
+def only_rank_0_has_callbacks(folder: Path) -> None:
+    """So that one process writes files."""
+    config = resolve({"callbacks": "TerminateOnNaN,samples.own_code:recorder"})
+    for rank, count in ((0, 2), (1, 0)):
+        strategy: Any = SimpleNamespace(rank=rank)
+        callbacks = Callbacks(config, strategy, None, epochs=1, steps=1)
+        assert len(callbacks.list.callbacks) == count
 
 
 @case
