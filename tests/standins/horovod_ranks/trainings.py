@@ -91,6 +91,7 @@ TRAININGS = {
         "embedding",
         options=lambda h, m: {**passes(2, False)(h, m), "sparse_as_dense": True},
         passes=2,
+        in_suite=True,
     ),
     "process set": Training(options=lambda h, m: {"process_set": h.FIRST}, together="alone"),
     "local": Training(local=(0, 1)),
