@@ -515,6 +515,7 @@ def main(held: str = "") -> int:
     continue, EOF ends it."""
     keeper = prepare() if held else None
     if held and not os.read(0, 1):
+        end_processes.drop_temporary_of(os.path.basename(RUN))  # its secrets
         return 1
     signal.signal(signal.SIGTERM, cancel)
     with contextlib.ExitStack() as stack:
@@ -530,6 +531,7 @@ def main(held: str = "") -> int:
         if why:
             protect_from_cancel()
             state.end(failure(1, why))
+            end_processes.drop_temporary_of(os.path.basename(RUN))
             return 1
         wait_for_key = cluster_key.hold(keeper)
         state.beat()

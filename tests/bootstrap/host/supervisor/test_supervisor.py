@@ -146,8 +146,14 @@ def test_another_run_keeps_its_chief(home: Path) -> None:
     process = first.start()
     first.running()
     second = Run(home, "touch never", "r2")
+    for run in (first, second):
+        of_run = home / f"memory of {run.folder.name}"
+        of_run.mkdir()
+        (of_run / "rank-1.json").write_text("a secret")
+        (run.folder / "memory").symlink_to(of_run)
     result = second.result()
     assert (result["state"], result["run_id"]) == ("failed", "r2")
+    assert [path.name for path in home.glob("memory of *")] == ["memory of r1"]
     assert "run r1 is running on this chief" in result["culprit"]["lines"][0]
     assert "run r1 is running on this chief" in second.read("state.json")["reason"]
     assert not (second.folder / "never").exists()
@@ -160,6 +166,8 @@ def test_another_run_keeps_its_chief(home: Path) -> None:
 def test_a_held_supervisor_begins_when_it_is_let_go(home: Path, begins: bool) -> None:
     """Where the command that started it fails or ends first, there was no run."""
     run = Run(home, "true")
+    (home / "in memory").mkdir()
+    (run.folder / "memory").symlink_to(home / "in memory")
     with run.start(os.environ["PATH"], HELD, stdin=subprocess.PIPE) as process:
         assert process.stdin
         process.stdin.write(b"\n" if begins else b"")
@@ -168,6 +176,7 @@ def test_a_held_supervisor_begins_when_it_is_let_go(home: Path, begins: bool) ->
     written = [path.name for path in run.folder.iterdir() if "json" in path.name]
     assert ("state.json" in written) is begins
     assert (home / ".railhead/supervisor.lock").exists() is begins
+    assert not (home / "in memory").exists(), "nothing of a run is left there"
 
 
 def test_a_second_supervisor_of_the_same_run_writes_nothing(home: Path) -> None:
