@@ -7,7 +7,7 @@ import base64
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +117,19 @@ def shaped(value: Any, tensor: Tensor, name: str) -> Any:
 def _rows(array: Any, shape: tuple[int | None, ...], name: str) -> Any:
     known = [size for size in shape if size is not None]
     if len(known) == len(shape):
-        if array.size == math.prod(known):
+        if _is_sample(array.shape, known):
             return array.reshape(1, *known)
-        if array.ndim > 1 and math.prod(array.shape[1:]) == math.prod(known):
+        if array.ndim > 1 and _is_sample(array.shape[1:], known):
             return array.reshape(-1, *known)
     return _fitting(array, (None, *shape), name)
+
+
+def _is_sample(shape: Sequence[int], expected: Sequence[int]) -> bool:
+    """Whether an array of a shape is one sample, perhaps as a flat row. It is not if it has the
+    same lengths in another order, as a picture whose channels come first."""
+    given, wanted = ([size for size in sizes if size != 1] for sizes in (shape, expected))
+    is_flat = min(len(given), len(wanted)) < 2
+    return given == wanted or (is_flat and math.prod(given) == math.prod(wanted))
 
 
 def _fitting(array: Any, shape: tuple[int | None, ...], name: str) -> Any:

@@ -60,6 +60,18 @@ def test_a_row_of_numbers_is_not_taken_for_several_samples_of_one_number() -> No
         samples.shaped([7.0, 8.0], tensor, "x")
 
 
+@pytest.mark.parametrize("shape", [(3, 4, 4), (2, 3, 4, 4), (4, 3, 4), (8, 6), (2, 8, 6)])
+def test_values_in_another_order_are_not_a_picture(shape: tuple[int, ...]) -> None:
+    """Such as channels first: the same number of values, each at another place."""
+    tensor = Tensor("float32", (None, 4, 4, 3))
+    with pytest.raises(UsageError, match=r"expected the shape \[-1, 4, 4, 3\]"):
+        samples.shaped(np.zeros(shape), tensor, "x")
+    for accepted in ((4, 4, 3), (2, 4, 4, 3), (48,), (2, 48)):
+        array = np.arange(np.prod(accepted)).reshape(accepted)
+        rows = samples.shaped(array, tensor, "x")
+        assert rows.ravel().tolist() == [*range(rows.size)] and rows.shape[1:] == (4, 4, 3)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
