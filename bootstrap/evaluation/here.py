@@ -12,7 +12,7 @@ from railhead.documents.codec import decode, encode
 from railhead.documents.lenient import finite
 from railhead.documents.outputs import EvaluationOutput
 from railhead.documents.runs.evaluation import Reported
-from railhead.documents.runs.run import BuiltIn, Script
+from railhead.documents.runs.run import BuiltIn, Script, metric_number
 
 from ..console import log
 from ..console.output import note_output, print_lines, print_result
@@ -85,7 +85,7 @@ def _of_script(program: Script, request: RunRequest, folder: Path) -> Reported:
     if request.options.keras.version == 2:
         variables["TF_USE_LEGACY_KERAS"] = "1"
     evaluation = Reported()
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float | None] = {}
     argv = [str(runtime_here()), program.path, *program.args]
     for line in _lines(argv, request.bundle.root, variables):
         if line.startswith(RECORD):
@@ -96,8 +96,8 @@ def _of_script(program: Script, request: RunRequest, folder: Path) -> Reported:
         print_lines(line)
         for metric in request.options.metrics:
             match = re.search(metric.pattern, line)
-            if match and (value := finite(match[1])) is not None:
-                metrics[metric.name] = value
+            if match and (value := metric_number(match)) is not None:
+                metrics[metric.name] = finite(value)
     return evaluation.after(metrics)
 
 

@@ -153,8 +153,8 @@ class RunFacts:
         without these, the held-out figures of the last epoch."""
         metrics = [(r.name, r.figure("value")) for r in self.records if r.kind == "metric"]
         held_out = [(name, r.figure(f"val_{name}")) for r in self.epochs[-1:] for name in METRICS]
-        figures = [*self.evaluation.figures.items()] or metrics or held_out
-        return {clean(name)[:64]: value for name, value in figures if value is not None}
+        figures = dict([*self.evaluation.figures.items()] or metrics or held_out)
+        return {clean(name)[:64]: value for name, value in figures.items() if value is not None}
 
     @property
     def description(self) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import mmap
 import os
 import re
@@ -21,7 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from railhead.documents.codec import decode, encode
-from railhead.documents.runs.run import Metric
+from railhead.documents.lenient import finite
+from railhead.documents.runs.run import Metric, metric_number
 
 from ..base import children, programs
 
@@ -90,7 +90,7 @@ class MetricLines:
 
 
 def find(metrics: Sequence[Metric], current: mmap.mmap) -> None:
-    """Search each line of stdin; print a record for each match."""
+    """Search each line of stdin; print a record for each match; null for what is not finite."""
     patterns = [(metric.name, re.compile(metric.pattern)) for metric in metrics]
     counts = dict.fromkeys((name for name, _ in patterns), 0)
     for raw in sys.stdin.buffer:
@@ -101,22 +101,14 @@ def find(metrics: Sequence[Metric], current: mmap.mmap) -> None:
             signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
             match = pattern.search(line)
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            value = number(match[1]) if match else None
+            value = metric_number(match) if match else None
             if value is not None:
                 counts[name] += 1
-                record = {"kind": "metric", "name": name, "value": value, "number": counts[name]}
+                record = {"kind": "metric", "name": name, "value": finite(value)}
+                record["number"] = counts[name]
                 record |= {"step": int(step[1])} if step else {}
                 record["time"] = float(at_time)
                 print(json.dumps(record), flush=True)
-
-
-def number(text: str | None) -> float | None:
-    """A finite number, or None."""
-    try:
-        value = float((text or "").replace(",", ""))
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def main(descriptor: str) -> None:

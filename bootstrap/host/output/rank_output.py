@@ -223,7 +223,7 @@ class RunOutput:
         self.chief_ended: float | None = None  # when the chief rank ended with 0, monotonic
         self.chief_gone: float | None = None  # when its process was no longer there, monotonic
         self.evaluation: Reported | None = None
-        self.last_metrics: dict[str, float] = {}  # the last value of each --metric
+        self.last_metrics: dict[str, float | None] = {}  # the last value of each --metric
         self.stepped = False  # whether a step is known to be complete
         self.step: int | None = None  # the last step in a record
         self.first_step: float | None = None  # when the first step was seen, monotonic

@@ -5,6 +5,7 @@ Written before the run; it contains no value of a secret. docs/architecture.md d
 
 from __future__ import annotations
 
+import re
 from bisect import bisect
 from collections.abc import Mapping
 from itertools import accumulate
@@ -27,6 +28,7 @@ ROLES = ("chief", "ps", "worker")
 ON_STALL = ("stop", "restart", "wait")
 STALL_AFTER = 60.0  # seconds
 LONGEST_STALL = 86_400
+EXPONENT = re.compile(r"[eE][+-]?\d+(?![\w.])")  # of the number of a metric
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,18 @@ class Metric:
 
     name: str
     pattern: str
+
+
+def metric_number(match: re.Match[str]) -> float | None:
+    """The number in the group of a --metric, which may be NaN; None without one. If a pattern such
+    as `[0-9.]+` ends inside of 1.2e-05, the rest belongs to it."""
+    if match[1] is None:
+        return None
+    exponent = EXPONENT.match(match.string, match.end(1))
+    try:
+        return float(match[1].replace(",", "") + (exponent[0] if exponent else ""))
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -364,8 +364,8 @@ print('@railhead {"kind": "epoch", "accuracy": 0.1}', "@railhead [", sep="\\n")
 """
 
 
-def here_with_script(project: Path, *mins: str) -> dict[str, Any]:
-    """evaluation.json of a script that was evaluated with this Python."""
+def here_with_script(project: Path, *mins: str, f1: str = "([0-9.]+)") -> dict[str, Any]:
+    """evaluation.json of a script that was evaluated with this Python; `f1`: of a pattern."""
     python = place_runtime()
     python.unlink(missing_ok=True)
     python.symlink_to(sys.executable)
@@ -373,7 +373,7 @@ def here_with_script(project: Path, *mins: str) -> dict[str, Any]:
     earlier = recorded(project, program(script="train.py"))
     args = program(
         script="eval.py", data=("test=mnist",), minimum=mins, env=("TOKEN=x",),
-        metrics=("f1=F1: ([0-9.]+)", "accuracy=accuracy now ([0-9.]+)"),
+        metrics=(f"f1=F1: {f1}", "accuracy=accuracy now ([0-9.]+)"),
     )  # fmt: skip
     folder = here.evaluate(earlier, read_evaluation(earlier, args))
     evaluation: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
@@ -385,6 +385,16 @@ def test_a_script_is_evaluated_here_too(project: Path) -> None:
     assert (evaluation["f1"], evaluation["accuracy"], evaluation["passed"]) == (0.75, 0.8, True)
     with pytest.raises(BelowThreshold, match="f1 0.75 is below --min f1=0.9"):
         here_with_script(project, "f1=0.9")
+
+
+def test_a_metric_that_ends_as_nan_meets_no_threshold(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "EVAL", f"{EVAL}\nprint('F1: nan')\n")
+    with pytest.raises(BelowThreshold, match="the run has no metric 'f1'"):
+        here_with_script(project, "f1=0.7", f1=r"(\S+)")
+    (file,) = (project / "results/r1/evaluations").glob("*/evaluation.json")
+    assert json.loads(file.read_text())["f1"] is None
 
 
 @pytest.mark.parametrize(

@@ -337,6 +337,13 @@ def test_a_record_that_cannot_be_drawn_causes_no_traceback(project: Path, name: 
     assert written(FIRST)
 
 
+def test_a_metric_that_was_last_not_a_number_has_no_earlier_value(tmp_path: Path) -> None:
+    values = [("loss", 0.1), ("loss", None), ("f1", None), ("f1", 0.5)]
+    lines = [{"kind": "metric", "name": name, "value": value} for name, value in values]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert RunFacts("r", tmp_path, "c").metrics == {"f1": 0.5}
+
+
 def test_no_run_at_all_is_refused(project: Path) -> None:
     with pytest.raises(UsageError, match="name a run"):
         page_of()

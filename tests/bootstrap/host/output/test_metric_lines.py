@@ -51,6 +51,15 @@ def test_each_match_is_a_numbered_record() -> None:
     ]
 
 
+def test_a_number_is_read_to_its_end_and_one_that_is_not_finite_is_null() -> None:
+    """Keras prints small numbers as 1.2345e-05, and a loss that has become nan as nan."""
+    lines = ["loss: 1.5e-05 - mae: 3E+2", "loss: 7e - mae: 1e4x", "loss: nan", "loss: -inf"]
+    patterns = (Metric("loss", r"loss: (-?[0-9.]+|nan|-inf)"), Metric("mae", "mae: ([0-9]+)"))
+    records, _ = searched(lines, *patterns)
+    values = {n: [r["value"] for r in records if r["name"] == n] for n in ("loss", "mae")}
+    assert values == {"loss": [1.5e-05, 7.0, None, None], "mae": [300.0, 1.0]}
+
+
 def test_a_pattern_that_would_take_years_ends_the_search_and_nothing_else() -> None:
     records, wrong = searched(["loss: 1", "a" * 60 + "b", "loss: 2"], LOSS, SLOW)
     assert [record["value"] for record in records] == [1.0]
