@@ -1,8 +1,6 @@
-"""A patch of Keras 3's losses for strategies with several replicas: a loss that returns one number
-is a mean over the replicas, as in Keras 2.
-
-`module` is keras.src.trainers.compile_utils, which has imported keras.src.losses.loss as
-`loss_module`.
+"""Patches of Keras 3's losses for strategies with several replicas: a loss that returns one number
+is a mean over the replicas, as in Keras 2, and the losses of single samples are reported as they
+are.
 """
 
 from __future__ import annotations
@@ -14,7 +12,8 @@ from typing import Any
 
 from .patch import Patch, source_has
 
-COMPILED = "keras.src.trainers.compile_utils"
+LOSS = "keras.src.losses.loss"
+COMPILED = "keras.src.trainers.compile_utils"  # has imported LOSS as `loss_module`
 # Of the losses: these divide the sum over a replica's samples by their number or weights.
 MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 
@@ -72,7 +71,27 @@ def zero_without_samples(loss: Any, outputs: Any) -> Any:
     return tf.where(tf.equal(tf.size(outputs), 0), tf.zeros_like(loss), loss)
 
 
+def leave_losses_of_samples(module: Any) -> None:
+    """The losses of samples, of `reduction="none"`, are not multiplied by the number of replicas:
+    only a mean over them was divided by it."""
+    multiply = module.unscale_loss_for_distribution
+
+    @functools.wraps(multiply)
+    def unscale_loss_for_distribution(value: Any) -> Any:
+        return value if value.shape.rank else multiply(value)
+
+    module.unscale_loss_for_distribution = unscale_loss_for_distribution
+
+
 LOSSES = (
+    Patch(
+        LOSS,
+        ("multiworker", "mirrored"),
+        "",
+        '`reduction="none"`: the reported loss is a mean',
+        leave_losses_of_samples,
+        source_has("unscale_loss_for_distribution", "ops.cast(num_replicas, value.dtype)"),
+    ),
     Patch(
         COMPILED,
         ("multiworker", "mirrored"),

@@ -91,17 +91,10 @@ def reduce_scalars(trainer: Any) -> None:
 
 
 def whole_results(trainer: Any) -> None:
-    """The results of a step are values of the whole batch: a variable is read in its replica, and
-    the loss of `compute_loss`, which is divided by the number of replicas, is summed over them. XLA
+    """The results of a step are values of the whole batch: a variable is read in its replica. XLA
     does not have the collectives. It wraps `loop_over_steps`."""
     trainer_class, tf = trainer.TensorFlowTrainer, trainer.tf
-    make, compute = trainer_class._make_function, trainer_class.compute_loss
-
-    @functools.wraps(compute)
-    def compute_loss(self: Any, *args: Any, **options: Any) -> Any:
-        loss = compute(self, *args, **options)
-        self.__dict__.setdefault("_railhead_losses", []).append(loss)
-        return loss
+    make = trainer_class._make_function
 
     @functools.wraps(make)
     def _make_function(self: Any, step_function: Any) -> Any:
@@ -112,19 +105,15 @@ def whole_results(trainer: Any) -> None:
             self.jit_compile = False
 
         def value_of(result: Any) -> Any:
-            if any(result is loss for loss in self.__dict__.get("_railhead_losses", ())):
-                return result * self.distribute_strategy.num_replicas_in_sync
             return tf.convert_to_tensor(result) if hasattr(result, "assign") else result
 
         @functools.wraps(step_function)
         def step(data: Any) -> Any:
-            self.__dict__["_railhead_losses"] = []
-            results = step_function(data)
-            return trainer.tree.map_structure(value_of, results)
+            return trainer.tree.map_structure(value_of, step_function(data))
 
         return make(self, step)
 
-    trainer_class.compute_loss, trainer_class._make_function = compute_loss, _make_function
+    trainer_class._make_function = _make_function
 
 
 def loop_over_steps(trainer: Any) -> None:
@@ -293,8 +282,7 @@ MULTIWORKER = (
         source_has("TensorFlowTrainer._make_function", "empty_outputs, next_optional_inputs]"),
     ),
     row(
-        "a variable as the result of a metric, a loss that your own `train_step` returns, and"
-        " `jit_compile=True` (without XLA) work",
+        "a variable as the result of a metric and `jit_compile=True` (without XLA) work",
         whole_results,
         source_has("TensorFlowTrainer._make_function", "jit_compile=self.jit_compile"),
         issue="",

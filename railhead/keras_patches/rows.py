@@ -9,6 +9,7 @@ from .losses import LOSSES
 from .multiworker import MULTIWORKER
 from .names import NAMES
 from .normalization import NORMALIZATION
+from .own_steps import OWN_STEPS
 from .parameter_server import PARAMETER_SERVER
 from .patch import Patch
 from .saving import SAVING
@@ -18,6 +19,7 @@ PATCHES: tuple[Patch, ...] = (
     *GRADIENTS,
     *DRAWS,
     *LOSSES,
+    *OWN_STEPS,
     *NORMALIZATION,
     *PARAMETER_SERVER,
     *NAMES,

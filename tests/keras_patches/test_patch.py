@@ -23,6 +23,7 @@ from railhead.keras_patches.horovod.rows import HOROVOD
 from railhead.keras_patches.losses import LOSSES
 from railhead.keras_patches.multiworker import MULTIWORKER
 from railhead.keras_patches.normalization import NORMALIZATION
+from railhead.keras_patches.own_steps import OWN_STEPS
 from railhead.keras_patches.patch import KNOWN, Patch, source_has
 from railhead.keras_patches.saving import SAVING
 
@@ -149,7 +150,7 @@ def test_the_rows_name_strategies_and_modules_of_keras_or_horovod() -> None:
 def test_one_process_has_only_the_patches_that_it_needs() -> None:
     """Of a strategy with several replicas, and of what is saved."""
     shared = {row for row in MULTIWORKER if "mirrored" in row.strategies}
-    of_replicas = {*GRADIENTS, *DRAWS, *LOSSES, *NORMALIZATION}
+    of_replicas = {*GRADIENTS, *DRAWS, *LOSSES, *OWN_STEPS, *NORMALIZATION}
     assert len(shared) == 2 and {*rows.patches_for("mirrored")} == {*shared, *of_replicas, *SAVING}
     assert {*rows.patches_for("one-device")} == {*SAVING}
     assert rows.patches_for("multiworker") and rows.patches_for("parameter-server")

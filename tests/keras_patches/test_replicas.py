@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from places import ROOT
@@ -30,24 +31,39 @@ def number(labels, outputs):
     inner = keras.losses.MeanSquaredError()
     return inner(labels, outputs) + tf.reduce_mean(tf.abs(labels - outputs))
 
-def trained(strategy, inputs, samples, loss="mse", layers=(), policy="float32"):
+class Guide(keras.Sequential):  # as Keras' guides have it
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        weights = self.trainable_weights
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        for metric in self.metrics:
+            metric.update_state(loss)
+        return {"loss": self.metrics[0].result(), "returned": loss, "twice": 2 * loss}
+
+def trained(strategy, inputs, samples, loss="mse", layers=(), policy="float32", kind=None):
     keras.utils.set_random_seed(7)
     with strategy.scope() if strategy else contextlib.nullcontext():
         last = keras.layers.Dense(4, dtype=policy)
-        model = keras.Sequential([keras.Input((4,)), *layers, last])
+        model = (kind or keras.Sequential)([keras.Input((4,)), *layers, last])
         optimizer = keras.optimizers.SGD(0.1)
         if policy != "float32":
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=64.0)
         model.compile(optimizer, loss)
     arguments = {"batch_size": 16, "shuffle": False, "verbose": 0}
-    (loss,) = model.fit(inputs[:samples], y[:samples], **arguments).history["loss"]
+    history = model.fit(inputs[:samples], y[:samples], **arguments).history
     weights = np.concatenate([array.ravel() for array in model.get_weights()])
-    return {"loss": loss, "weights": weights.tolist()}
+    return {name: loss for name, (loss,) in history.items()} | {"weights": weights.tolist()}
 
 two = tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
 print(json.dumps({
     "number": [trained(strategy, x, 16, number) for strategy in (None, two)],
     "number, 17": [trained(strategy, x, 17, number) for strategy in (None, two)],
+    "none": [
+        trained(s, x, 16, keras.losses.MeanSquaredError(reduction="none")) for s in (None, two)
+    ],
+    "guide": [trained(strategy, x, 16, kind=Guide) for strategy in (None, two)],
     "infinite": [trained(s, infinite, 16, policy="mixed_float16") for s in (None, two)],
     "normalized": [
         trained(strategy, x, samples, layers=[keras.layers.BatchNormalization(momentum=0.5)])
@@ -55,7 +71,7 @@ print(json.dumps({
     ],
 }))
 """
-Outcomes = dict[str, list[dict[str, float | list[float]]]]
+Outcomes = dict[str, list[dict[str, Any]]]  # `weights` is a list, all others are numbers
 
 
 def outcomes(python: str, folder: Path, how: str) -> Outcomes:
@@ -77,6 +93,12 @@ def test_two_replicas_train_the_model_of_one_process(runtime_python: str, tmp_pa
     assert two["loss"] == pytest.approx(one["loss"], abs=0.1), (
         "a replica has no samples: 0, not NaN"
     )
+    for name in ("none", "guide"):
+        one, two = trained[name]
+        assert two["weights"] == pytest.approx(one["weights"], abs=1e-5), name
+        assert two["loss"] == pytest.approx(one["loss"], abs=1e-5), name
+    assert two["returned"] == pytest.approx(one["returned"], abs=1e-5)
+    assert two["twice"] == pytest.approx(one["twice"] / 2, abs=1e-5), "the script's own number"
     one, two = trained["infinite"]
     assert two["weights"] == one["weights"], "both skip the step in which one of them overflows"
     before, after = trained["normalized"]
@@ -84,5 +106,8 @@ def test_two_replicas_train_the_model_of_one_process(runtime_python: str, tmp_pa
     plain = outcomes(runtime_python, tmp_path, "plain")
     one, two = plain["number"]
     assert two["weights"] != pytest.approx(one["weights"], abs=1e-2), "upstream has corrected it"
+    for name, factor in (("none", 2), ("guide", 0.5)):
+        one, two = plain[name]
+        assert two["loss"] == pytest.approx(factor * one["loss"]), "upstream has corrected it"
     for name in ("infinite", "normalized"):
         assert json.dumps(plain[name][1]).count("NaN") > 1, "upstream has corrected it"
