@@ -119,6 +119,16 @@ def test_hosts_of_one_computer_are_counted_once_and_attempts_each() -> None:
     assert three.machines == 2
 
 
+def test_the_boots_of_a_host_are_one_machine() -> None:
+    """An epoch of a run in which a host was restarted costs two hosts' energy, not three's."""
+    half = replace(HOST, seconds=HOUR / 2)
+    restarted = replace(half, boot="boot-a2", since=HOST.since + HOUR / 2)
+    other = replace(HOST, host="b", boot="boot-b")
+    carbon, steady = carbon_of([half, restarted, other], GRID), carbon_of([HOST, other], GRID)
+    assert carbon and steady and carbon.machines == steady.machines == 2
+    assert carbon.of(60).other_kwh == pytest.approx(steady.of(60).other_kwh, rel=1e-5)
+
+
 def test_the_text_has_both_parts_the_method_and_the_source() -> None:
     carbon = carbon_of([HOST], GRID)
     assert carbon

@@ -190,10 +190,21 @@ def carbon_of(measured: Iterable[HostEnergy], grid: Grid | None) -> Carbon | Non
         gpu_kwh=float(f"{gpu / JOULES * pue:.6g}"),
         other_kwh=float(f"{other / JOULES * pue:.6g}"),
         seconds=round(sum(host.seconds for host in hosts), 1),
-        machines=len({host.boot for host in hosts}),
+        machines=_machines(hosts),
         grid=grid,
         notes=(*dict.fromkeys(host.note for host in hosts if host.note), LEFT_OUT),
     )
+
+
+def _machines(measured: Iterable[HostEnergy]) -> int:
+    """How many machines these are: hosts of one boot are one, and so are the boots of a host."""
+    machines: list[set[tuple[str, str]]] = []
+    for measurement in measured:
+        names = {("host", measurement.host), ("boot", measurement.boot)}
+        same = [machine for machine in machines if machine & names]
+        machines = [machine for machine in machines if machine not in same]
+        machines.append(names.union(*same))
+    return len(machines)
 
 
 def _one_per_machine(measured: Iterable[HostEnergy]) -> list[HostEnergy]:
