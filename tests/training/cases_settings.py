@@ -111,6 +111,23 @@ def seeds_reach_the_shuffle(folder: Path) -> None:
 
 
 @case
+def only_training_images_are_moved_and_mirrored(folder: Path) -> None:
+    """An evaluation, also one during a training, sees the images as they are."""
+    config = resolve({**DEFAULTS, "shift": 2, "flip": "on"})
+    samples = splits.load(config, {}).validation
+    images, _ = samples.reader()(np.arange(len(samples)))
+    originals = {image.tobytes() for image in np.asarray(images)}
+    changed = []
+    for training in (False, True):
+        plan = input_pipeline.plan_for(
+            samples, config, replicas=1, global_batch=8, training=training
+        )
+        batch = next(iter(input_pipeline.batches(samples, plan, config, [0])))[0].numpy()
+        changed.append(sum(image.tobytes() not in originals for image in batch))
+    assert changed[0] == 0 < changed[1]
+
+
+@case
 def epochs_and_trainings_end_when_the_settings_say(folder: Path) -> None:
     settings: dict[str, Any] = dict(epochs=9, learning_rate=1e-30, early_stopping=2)
     outcome = run(folder / "a", steps_per_epoch=5, **settings)
