@@ -291,14 +291,23 @@ SSH = "mpirun-ssh.sh"
 # mpirun writes its command for sh, but ssh gives it to the login shell of the account: fish, for
 # example, refuses it. Any shell starts sh, which reads the command. Where each login has a /tmp of
 # its own (pam_namespace), the TMPDIR that the agent made is missing: Open MPI would wait for ever.
+# Where logind ends what a login has started, the daemon stays in its login.
+KILLS = (
+    "timeout 5 busctl get-property org.freedesktop.login1 /org/freedesktop/login1"
+    " org.freedesktop.login1.Manager KillUserProcesses"
+)
 SSH_FOR_ANY_SHELL = f"""\
 # mpirun starts this instead of ssh, as: HOST COMMAND...
-host=$1 run=${{0%/*}}
+host=$1 run=${{0%/*}} attached=
 shift
+for word; do test "$word" = --daemonize || attached="$attached $word"; done
 exec ssh -x -F "$run/ssh_config" {" ".join(SHARED)} "$host" exec /bin/sh <<END
 tmp=\\$HOME/.railhead/runs/${{run##*/}}/tmp
 test -d "\\$tmp/" || ! test -h "\\$tmp" || mkdir -m 700 "\\$(readlink "\\$tmp")"
-$*
+case "\\$({KILLS} </dev/null 2>/dev/null)" in
+*true) $attached ;;
+*) $* ;;
+esac
 END
 """
 NETWORKS = ("oob_tcp_if_include", "btl_tcp_if_include")  # precede the networks in mpirun's command

@@ -465,6 +465,23 @@ def test_the_command_of_mpirun_is_read_by_sh_whatever_shell_the_account_has(
     assert log.read_text() == f"-x -F {tmp_path}/ssh_config -o ControlPath=%n.ssh railhead-2\n"
 
 
+@pytest.mark.parametrize(("kills", "stays"), [("b true", True), ("b false", False), ("", False)])
+def test_a_daemon_stays_in_its_login_where_logind_ends_what_that_has_started(
+    tmp_path: Path, kills: str, stays: bool
+) -> None:
+    """Each host decides: the chief, where mpirun runs, may have another logind.conf."""
+    for name, text in (("ssh", 'shift 6\nsh -c "$*"'), ("busctl", f"echo '{kills}'")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script = tmp_path / launch.SSH
+    script.write_text(launch.SSH_FOR_ANY_SHELL)
+    argv = ["sh", str(script), "railhead-2", "( A=1; echo", "orted", "--daemonize", "-mca ess", ")"]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
+    words = ["orted", *([] if stays else ["--daemonize"]), "-mca", "ess"]
+    assert (done.stdout.split(), done.stderr) == (words, "")
+
+
 def test_a_daemon_gets_its_temporary_folder_where_each_login_has_a_tmp_of_its_own(
     tmp_path: Path,
 ) -> None:
