@@ -291,7 +291,8 @@ SSH = "mpirun-ssh.sh"
 # mpirun writes its command for sh, but ssh gives it to the login shell of the account: fish, for
 # example, refuses it. Any shell starts sh, which reads the command. Where each login has a /tmp of
 # its own (pam_namespace), the TMPDIR that the agent made is missing: Open MPI would wait for ever.
-# Where logind ends what a login has started, the daemon stays in its login.
+# Where logind ends what a login has started, the daemon stays in its login; without logind, nobody
+# is asked: a start by D-Bus may take seconds.
 KILLS = (
     "timeout 5 busctl get-property org.freedesktop.login1 /org/freedesktop/login1"
     " org.freedesktop.login1.Manager KillUserProcesses"
@@ -304,7 +305,11 @@ for word; do test "$word" = --daemonize || attached="$attached $word"; done
 exec ssh -x -F "$run/ssh_config" {" ".join(SHARED)} "$host" exec /bin/sh <<END
 tmp=\\$HOME/.railhead/runs/${{run##*/}}/tmp
 test -d "\\$tmp/" || ! test -h "\\$tmp" || mkdir -m 700 "\\$(readlink "\\$tmp")"
-case "\\$({KILLS} </dev/null 2>/dev/null)" in
+kills=
+case "\\$(cat /proc/self/cgroup 2>/dev/null)" in
+*/session-*) kills=\\$({KILLS} </dev/null 2>/dev/null) ;;
+esac
+case \\$kills in
 *true) $attached ;;
 *) $* ;;
 esac

@@ -465,12 +465,26 @@ def test_the_command_of_mpirun_is_read_by_sh_whatever_shell_the_account_has(
     assert log.read_text() == f"-x -F {tmp_path}/ssh_config -o ControlPath=%n.ssh railhead-2\n"
 
 
-@pytest.mark.parametrize(("kills", "stays"), [("b true", True), ("b false", False), ("", False)])
+@pytest.mark.parametrize(
+    ("kills", "group", "stays"),
+    [
+        ("b true", "0::/user.slice/user-1.slice/session-7.scope", True),
+        ("b true", "1:pids:/\\n0::/user.slice/user-1.slice/session-7.scope", True),
+        ("b true", "0::/system.slice/ssh.service", False),
+        ("b false", "0::/user.slice/user-1.slice/session-7.scope", False),
+        ("", "0::/user.slice/user-1.slice/session-7.scope", False),
+    ],
+)
 def test_a_daemon_stays_in_its_login_where_logind_ends_what_that_has_started(
-    tmp_path: Path, kills: str, stays: bool
+    tmp_path: Path, kills: str, group: str, stays: bool
 ) -> None:
     """Each host decides: the chief, where mpirun runs, may have another logind.conf."""
-    for name, text in (("ssh", 'shift 6\nsh -c "$*"'), ("busctl", f"echo '{kills}'")):
+    programs = {
+        "ssh": 'shift 6\nsh -c "$*"',
+        "busctl": f"echo '{kills}'",
+        "cat": f"printf '{group}\\n'",
+    }
+    for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     script = tmp_path / launch.SSH
