@@ -21,7 +21,7 @@ from ..untrusted.decode import parsed
 
 T = TypeVar("T")
 QUIET = 30.0  # seconds without a heartbeat, after which the supervisor's process is examined
-NOT_STARTED = "not started: its fab train prepares it, or was ended"
+NOT_STARTED = "not started: the command that prepares it runs, or has ended"
 REMOVAL_SECONDS = 60.0  # on each host, after Ctrl-C
 
 

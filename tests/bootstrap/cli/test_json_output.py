@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import jsonschema
 import pytest
@@ -140,7 +141,9 @@ RUN = Run("r1", Path("/r"))
 def test_a_run_that_was_interrupted_or_died_does_not_seem_to_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = RunConnection(RUN, parse_hosts("127.0.0.1:9"), cast(Any, None))
+    inventory = parse_hosts("127.0.0.1:9")
+    chief: Any = SimpleNamespace(host=inventory.chief, read=lambda _: None)
+    connection = RunConnection(RUN, inventory, chief)
 
     def interrupted(_: RunConnection) -> None:
         raise KeyboardInterrupt

@@ -52,6 +52,7 @@ OPEN = {
         "bootstrap/runs/results.py",
         "bootstrap/untrusted/records.py",
         "bootstrap/untrusted/unpack.py",
+        "bootstrap/workflows/logs.py",
     ),
     "what Railhead has written on this computer": (
         "bootstrap/cli/machine_tasks.py",

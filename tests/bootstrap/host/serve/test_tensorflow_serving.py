@@ -166,15 +166,10 @@ def test_a_request_in_progress_is_answered_at_the_end(endpoint: Endpoint) -> Non
     with endpoint.runs() as process, ThreadPoolExecutor(1) as thread:
         endpoint.wait("ready")
         answer = thread.submit(endpoint.call, {"instances": [[1]], "seconds": 2})
-        wait_until(lambda: in_progress(endpoint.port), 30, "the request is there")
+        log = endpoint.folder / "logs/server.log"
+        wait_until(lambda: "in progress" in log.read_text(), 30, "the request is there")
         process.terminate()
         assert answer.result(60) == {"predictions": [[2]]}
-
-
-def in_progress(port: int) -> bool:
-    """Whether a client is connected to the port."""
-    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return any(row[1].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
 
 
 LOADING = {"version": "1", "state": "LOADING", "status": {"error_message": "x"}}
