@@ -291,8 +291,8 @@ SSH = "mpirun-ssh.sh"
 # mpirun writes its command for sh, but ssh gives it to the login shell of the account: fish, for
 # example, refuses it. Any shell starts sh, which reads the command. Where each login has a /tmp of
 # its own (pam_namespace), the TMPDIR that the agent made is missing: Open MPI would wait for ever.
-# Where logind ends what a login has started, the daemon stays in its login; without logind, nobody
-# is asked: a start by D-Bus may take seconds.
+# Where logind ends what a login has started, the daemon stays in its login. Elsewhere busctl is not
+# called: without logind, D-Bus may try to start it for seconds.
 KILLS = (
     "timeout 5 busctl get-property org.freedesktop.login1 /org/freedesktop/login1"
     " org.freedesktop.login1.Manager KillUserProcesses"
